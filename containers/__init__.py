@@ -1,0 +1,1 @@
+"""From module to testbed: gateway, upstream and their clean-up, as containers or processes."""

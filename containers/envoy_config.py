@@ -1,0 +1,171 @@
+"""Envoy's bootstrap for a testbed: one listener per plugin configuration, one cluster, the mock.
+
+Written by hand against Envoy's v3 API. Two settings are here because their absence was seen to
+fail quietly: ``allow_on_headers_stop_iteration`` (without it a held request never reaches the
+upstream, istio 30213, envoy 40213) and ``enable_reuse_port: false`` (with it, two gateways could
+share one port and its traffic, envoy 19099).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from containers.records import Listener
+
+UPSTREAM_CLUSTER = "mock-upstream"
+_TYPE = "type.googleapis.com/"
+_HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_WASM = _TYPE + "envoy.extensions.filters.http.wasm.v3.Wasm"
+_ROUTER = _TYPE + "envoy.extensions.filters.http.router.v3.Router"
+_FILE_LOG = _TYPE + "envoy.extensions.access_loggers.file.v3.FileAccessLog"
+_STRING = _TYPE + "google.protobuf.StringValue"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where to listen or to connect; port 0 leaves the choice to the kernel."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """The places that a configuration ties together, as Envoy sees them.
+
+    Attributes:
+        module: The .wasm file of the plugin.
+        cluster_filter: The .wasm file of the adapter's filter; None where the gateway itself
+            gives the plugin its route's cluster.
+        listeners: One address per listener, in the order of the plan.
+        stop_iteration: Whether a plugin may hold headers back until it has read the body.
+    """
+
+    module: str
+    cluster_filter: str | None
+    listeners: Sequence[Address]
+    admin: Address
+    upstream: Address
+    access_log: str
+    stop_iteration: bool = True
+
+
+def bootstrap(listeners: Sequence[Listener], wiring: Wiring) -> dict[str, Any]:
+    """Return the bootstrap as JSON-like data."""
+    return {
+        "admin": {"address": _socket(wiring.admin)},
+        "static_resources": {
+            "listeners": [
+                _listener(listener, address, wiring)
+                for listener, address in zip(listeners, wiring.listeners, strict=True)
+            ],
+            "clusters": [_cluster(wiring.upstream)],
+        },
+    }
+
+
+def _socket(address: Address) -> dict[str, Any]:
+    return {"socket_address": {"address": address.host, "port_value": address.port}}
+
+
+def _cluster(upstream: Address) -> dict[str, Any]:
+    endpoint = {"endpoint": {"address": _socket(upstream)}}
+    return {
+        "name": UPSTREAM_CLUSTER,
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "load_assignment": {
+            "cluster_name": UPSTREAM_CLUSTER,
+            "endpoints": [{"lb_endpoints": [endpoint]}],
+        },
+    }
+
+
+def _listener(listener: Listener, address: Address, wiring: Wiring) -> dict[str, Any]:
+    route = {"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM_CLUSTER, "timeout": "0s"}}
+    manager = {
+        "@type": _HTTP,
+        "stat_prefix": listener.name,
+        # The client names each cell by its x-request-id; the access log must show that name.
+        "generate_request_id": False,
+        "preserve_external_request_id": True,
+        "access_log": [_access_log(wiring.access_log)],
+        "route_config": {
+            "name": listener.name,
+            "virtual_hosts": [{"name": "any", "domains": ["*"], "routes": [route]}],
+        },
+        "http_filters": _filters(listener, wiring),
+    }
+    chain = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+    return {
+        "name": listener.name,
+        "address": _socket(address),
+        "enable_reuse_port": False,
+        "filter_chains": [{"filters": [chain]}],
+    }
+
+
+def _filters(listener: Listener, wiring: Wiring) -> list[dict[str, Any]]:
+    filters = []
+    if wiring.cluster_filter is not None:
+        filters.append(
+            _wasm("cluster-name", wiring.cluster_filter, UPSTREAM_CLUSTER, wiring, listener.name)
+        )
+    configuration = json.dumps(listener.plugin_config, separators=(",", ":"), sort_keys=True)
+    filters.append(_wasm("plugin", wiring.module, configuration, wiring, listener.name))
+    filters.append({"name": "envoy.filters.http.router", "typed_config": {"@type": _ROUTER}})
+    return filters
+
+
+def _wasm(
+    name: str, module: str, configuration: str, wiring: Wiring, root: str
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "typed_config": {
+            "@type": _WASM,
+            "config": {
+                "name": name,
+                # One root per listener keeps configurations apart; one vm_id lets Envoy compile
+                # the module once for all of them.
+                "root_id": root,
+                "fail_open": False,
+                "allow_on_headers_stop_iteration": wiring.stop_iteration,
+                "configuration": {"@type": _STRING, "value": configuration},
+                "vm_config": {
+                    "vm_id": name,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": module}},
+                },
+            },
+        },
+    }
+
+
+def _access_log(path: str) -> dict[str, Any]:
+    return {
+        "name": "envoy.access_loggers.file",
+        "typed_config": {
+            "@type": _FILE_LOG,
+            "path": path,
+            "log_format": {
+                "json_format": {
+                    "request_id": "%REQ(X-REQUEST-ID)%",
+                    "started": "%START_TIME%",
+                    "method": "%REQ(:METHOD)%",
+                    "target": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
+                    "status": "%RESPONSE_CODE%",
+                    "flags": "%RESPONSE_FLAGS%",
+                    "details": "%RESPONSE_CODE_DETAILS%",
+                    "upstream_cluster": "%UPSTREAM_CLUSTER%",
+                    "upstream_host": "%UPSTREAM_HOST%",
+                    "duration_ms": "%DURATION%",
+                }
+            },
+        },
+    }

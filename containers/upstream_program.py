@@ -1,0 +1,40 @@
+"""The upstream as a program: one static Go binary, built once per source and toolchain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wasm import cache, command, repository, toolchain
+from wasm.errors import BuildError
+from wasm.records import sha256_of
+
+_SOURCE = Path(__file__).parent / "upstream"
+_BUILD = ("build", "-trimpath", "-buildvcs=false", "-ldflags=-s")
+
+
+def program() -> Path:
+    """Return the upstream's program, from the cache when its source has not changed.
+
+    Raises:
+        BuildError: Go could not build it.
+    """
+    go = toolchain.locate()
+    key = sha256_of(f"{repository.digest(_SOURCE)} {go.version} {_BUILD}".encode())
+
+    def fill(draft: Path) -> None:
+        with cache.scratch("go-build") as temporary:
+            done = command.run(
+                [go.program, *_BUILD, "-o", str(draft / "upstream"), "."],
+                cwd=_SOURCE,
+                env=go.environment | {"GOTMPDIR": str(temporary)},
+            )
+            if "no space left on device" in done.stderr:
+                raise cache.disk_full(temporary)
+        if not done.succeeded:
+            raise BuildError(
+                f"the upstream could not be built: {done.last_line}; expected {go.version} to "
+                f"compile {_SOURCE.name}; see the lines above",
+                detail=done.stderr,
+            )
+
+    return cache.entry("upstream", key, fill) / "upstream"

@@ -1,0 +1,119 @@
+"""From a tree to a module: one exact command, a cache keyed by all that goes in, a record."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from wasm import cache, command, source, toolchain
+from wasm.errors import BuildError
+from wasm.records import Module, sha256_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from wasm.records import Variant
+    from wasm.source import Request, Tree
+
+_TARGET = {"GOOS": "wasip1", "GOARCH": "wasm"}
+_OUTPUT = "main.wasm"
+_SHOWN_LINES = 30
+
+
+def build(variant: Variant, request: Request) -> Module:
+    """Return a variant's module, from the cache when nothing that goes into it has changed.
+
+    Raises:
+        SourceError: Its tree could not be taken out of the source.
+        BuildError: Go could not compile it.
+    """
+    with source.taken_out(variant, request) as tree:
+        return _built(variant, tree)
+
+
+def _built(variant: Variant, tree: Tree) -> Module:
+    go = toolchain.locate()
+    # -trimpath and -buildvcs=false: the same source gives the same bytes in any folder and any
+    # work tree (golang 33772, 58218, 64772).
+    argv = ["build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-o", _OUTPUT, "."]
+    record = Module(
+        variant=variant,
+        path="",
+        sha256="",
+        size_bytes=0,
+        source=tree.source,
+        go_version=go.version,
+        command=["go", *argv],
+        environment=go.pinned | _TARGET,
+        seconds=0.0,
+    )
+
+    def fill(draft: Path) -> None:
+        start = time.monotonic()
+        with cache.scratch("go-build") as temporary:
+            _compile([go.program, *argv], tree, go.environment | _TARGET, temporary)
+        data = (tree.plugin / _OUTPUT).read_bytes()
+        (draft / _OUTPUT).write_bytes(data)
+        facts = {"sha256": sha256_of(data), "seconds": round(time.monotonic() - start, 3)}
+        (draft / "built.json").write_text(json.dumps(facts))
+
+    folder = cache.entry("modules", _key(record), fill)
+    module = _from_cache(record, folder)
+    if module is None:  # a damaged entry
+        cache.discard(folder)
+        module = _from_cache(record, cache.entry("modules", _key(record), fill))
+    if module is None:
+        raise BuildError(
+            f"the module in {folder} changed while it was read; expected nobody else to write "
+            "there; run `nox -s clean` and try again"
+        )
+    return module
+
+
+def _key(record: Module) -> str:
+    return sha256_of(
+        json.dumps(
+            {
+                "files": record.source.files_sha256,
+                "plugin": record.source.plugin,
+                "go": record.go_version,
+                "command": record.command,
+                "environment": record.environment,
+            },
+            sort_keys=True,
+        ).encode()
+    )
+
+
+def _compile(argv: list[str], tree: Tree, env: dict[str, str], temporary: Path) -> None:
+    done = command.run(argv, cwd=tree.plugin, env=env | {"GOTMPDIR": str(temporary)})
+    if done.succeeded:
+        return
+    if "no space left on device" in done.stderr:
+        raise cache.disk_full(temporary)
+    lines = done.stderr.strip().splitlines()
+    raise BuildError(
+        f"Go could not build {tree.source.plugin} of {tree.source.repository} (exit status "
+        f"{done.status}); expected a plugin that compiles for wasip1; mend what the lines above say",
+        detail="\n".join(lines[:_SHOWN_LINES]),
+    )
+
+
+def _from_cache(record: Module, folder: Path) -> Module | None:
+    """Complete the record from a cache entry; None when the entry's bytes are not what it says."""
+    try:
+        data = (folder / _OUTPUT).read_bytes()
+        facts = json.loads((folder / "built.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    if facts.get("sha256") != sha256_of(data):
+        return None
+    return replace(
+        record,
+        path=str(folder / _OUTPUT),
+        sha256=facts["sha256"],
+        size_bytes=len(data),
+        seconds=facts["seconds"],
+    )

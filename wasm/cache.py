@@ -1,0 +1,104 @@
+"""The cache folder: where it is, taking an entry by its key, and room for work in progress.
+
+Entries are named by all that goes into them and appear by one rename, so that two runs at once
+see either nothing or the whole. Everything in it can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wasm.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROJECT = Path(__file__).resolve().parent.parent
+VARIABLE = "GATEWAY_PROOF_CACHE"
+
+
+def root() -> Path:
+    """Return the cache folder: ``.cache`` in the project, or what GATEWAY_PROOF_CACHE names."""
+    return Path(os.environ.get(VARIABLE) or PROJECT / ".cache")
+
+
+def entry(kind: str, key: str, fill: Callable[[Path], None]) -> Path:
+    """Return the folder of an entry; the first to ask for it fills it.
+
+    Args:
+        kind: The shelf, such as ``modules``.
+        key: A digest of all that goes into the entry.
+        fill: Writes the entry's files into the empty folder it is given.
+
+    Raises:
+        BuildError: The disk is full, or the folder cannot be written.
+    """
+    shelf = root() / kind
+    found = shelf / key
+    with disk_errors(shelf):
+        if found.is_dir():
+            return found
+        shelf.mkdir(parents=True, exist_ok=True)
+        with _locked(shelf / f"{key}.lock"):
+            if not found.is_dir():
+                with scratch(kind) as draft:
+                    fill(draft)
+                    draft.rename(found)
+    return found
+
+
+def discard(folder: Path) -> None:
+    """Drop an entry that turned out to be damaged, so that the next to ask fills it again."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def scratch(purpose: str) -> Iterator[Path]:
+    """Give a folder for work in progress, on the cache's own disk; it is gone afterwards."""
+    with disk_errors(root()):
+        base = root() / "work"
+        base.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{purpose}-", dir=base))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn a disk that is full or cannot be written into the sentence that says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise disk_full(folder) from error
+        if error.errno in {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR}:
+            raise BuildError(
+                f"cannot write below {folder} ({error.strerror}); expected a folder of ours to "
+                f"build in; set {VARIABLE} to one that can be written"
+            ) from error
+        raise
+
+
+def disk_full(folder: Path) -> BuildError:
+    """Say that there is no room left where we build."""
+    return BuildError(
+        f"no space left on the disk of {folder}; a build needs about 500 MB there; free some, "
+        f"or set {VARIABLE} to a folder on another disk"
+    )
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file's lock; the kernel lets go of it when the holder ends, however it ends."""
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,65 @@
+"""Running Go and git: as a group of their own, so that an interrupt leaves none of them behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it exited with status 0."""
+        return self.status == 0
+
+    @property
+    def last_line(self) -> str:
+        """The last line it wrote to stderr: where git and Go say what was wrong."""
+        lines = [line for line in self.stderr.splitlines() if line.strip()]
+        return lines[-1].strip() if lines else f"exit status {self.status}, no message"
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+) -> Finished:
+    """Run a command to its end and return what it said.
+
+    The command leads a process group; whatever interrupts the wait (a signal, an error) ends the
+    whole group before it goes on, compilers that Go has started included.
+
+    Raises:
+        FileNotFoundError: There is no such program.
+    """
+    with subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(stdin)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return Finished(process.returncode, stdout, stderr.decode("utf-8", "replace"))

@@ -1,0 +1,37 @@
+"""The options that say where a variant comes from; the same wherever they are taken.
+
+Data, not a parser: Nox sessions, ``python -m wasm`` and pytest each add them to their own.
+Standard library only, since Nox's own environment has nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
+    "--source": {
+        "default": "reference",
+        "metavar": "WHERE",
+        "help": "the bundled `reference`, a path to a git checkout, or a git URL (reference)",
+    },
+    "--plugin": {
+        "default": None,
+        "metavar": "DIR",
+        "help": "the plugin's folder in the source (plugins/wasm-go/extensions/ai-proxy)",
+    },
+    "--baseline-ref": {
+        "default": None,
+        "metavar": "REF",
+        "help": "commit of the baseline (HEAD with the work tree's uncommitted changes)",
+    },
+    "--fixed-ref": {
+        "default": None,
+        "metavar": "REF",
+        "help": "commit of the fixed variant (the built-in fix for #4396, on the baseline)",
+    },
+    "--fixed-patch": {
+        "default": None,
+        "metavar": "FILE",
+        "help": "or a patch on the baseline, as `git diff` writes it at the repository's root",
+    },
+}

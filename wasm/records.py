@@ -1,0 +1,144 @@
+"""What the wasm room hands over: where a source came from, and the module built from it.
+
+Frozen dataclasses; between processes the same ones as JSON (``msgspec.json``), one schema each.
+Digests are lower-case hex; git's own object names are SHA-1, all others SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from wasm.errors import BuildError
+
+
+class Variant(StrEnum):
+    """Which of the two sides of a proof a module is."""
+
+    BASELINE = "baseline"
+    FIXED = "fixed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """A change to a source, as ``git apply`` takes it at the repository's root."""
+
+    content: bytes
+    sha256: str
+
+    @classmethod
+    def of(cls, content: bytes) -> Patch:
+        """Name a patch by its own bytes."""
+        return cls(content=content, sha256=sha256_of(content))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fix:
+    """What makes the fixed variant differ from the baseline it was made from.
+
+    Attributes:
+        origin: A codemod's id, or the name of the patch file.
+        patch: The change itself.
+        places: Rule id -> how many places it changed; empty for a patch file.
+    """
+
+    origin: str
+    patch: Patch
+    places: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Provenance of one variant's tree (EVIDENCE.md 2).
+
+    Attributes:
+        kind: ``reference``, ``checkout`` or ``url``.
+        repository: The remote's URL where there is one, else the folder's name.
+        ref: As it was asked for; ``HEAD`` when none was.
+        commit: The commit that the ref names.
+        plugin: The plugin's folder in the repository.
+        tree: Git's tree object name of the plugin's folder at that commit.
+        dirty: Whether uncommitted changes were taken along.
+        uncommitted: Those changes.
+        fix: What was applied on top, on the fixed variant.
+        files_sha256: Digest over path, mode and bytes of every file that the build saw.
+    """
+
+    kind: str
+    repository: str
+    ref: str
+    commit: str
+    plugin: str
+    tree: str
+    dirty: bool
+    uncommitted: Patch | None = None
+    fix: Fix | None = None
+    files_sha256: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A compiled module and how it came to be (EVIDENCE.md 3).
+
+    Attributes:
+        path: The .wasm file on this machine; not part of what identifies it.
+        seconds: How long the compiler took, when this module was first built.
+    """
+
+    variant: Variant
+    path: str
+    sha256: str
+    size_bytes: int
+    source: Source
+    go_version: str
+    command: list[str]
+    environment: dict[str, str]
+    seconds: float
+
+    def read(self) -> bytes:
+        """Return the module's bytes.
+
+        Raises:
+            BuildError: The file is gone, or is no longer what was built.
+        """
+        try:
+            data = Path(self.path).read_bytes()
+        except OSError as error:
+            raise BuildError(
+                f"the {self.variant} module at {self.path} cannot be read ({error.strerror}); "
+                "build it again"
+            ) from error
+        if sha256_of(data) != self.sha256:
+            raise BuildError(
+                f"the {self.variant} module at {self.path} is not the one that was built: expected "
+                f"SHA-256 {self.sha256[:12]}, found {sha256_of(data)[:12]}; build it again"
+            )
+        return data
+
+    @classmethod
+    def load(cls, record: Path) -> Module:
+        """Read a module's record, as ``python -m wasm build`` wrote it.
+
+        Raises:
+            BuildError: There is none, or it does not say what a record must say.
+        """
+        try:
+            return msgspec.json.decode(record.read_bytes(), type=cls)
+        except OSError as error:
+            raise BuildError(
+                f"no module record at {record} ({error.strerror}); expected the file that "
+                "`python -m wasm build` wrote; build the variant first"
+            ) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise BuildError(
+                f"{record} is no module record: {error}; build the variant again"
+            ) from error
+
+
+def sha256_of(data: bytes) -> str:
+    """Return the lower-case hex SHA-256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()

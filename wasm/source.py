@@ -1,0 +1,224 @@
+"""Taking a variant's Go tree out of its source, into a folder of ours.
+
+Only the plugin's folder and what its go.mod replaces by local folders is taken. The folder keeps
+the repository's layout, so that those replacements and a patch's paths still fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from wasm import cache, command, repository, retry_identity, toolchain
+from wasm.errors import SourceError
+from wasm.records import Fix, Patch, Source, Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REFERENCE = "reference"
+REFERENCE_PLUGIN = "wasm/go/reference"
+AI_PROXY = "plugins/wasm-go/extensions/ai-proxy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user asked for: where both variants come from.
+
+    Attributes:
+        source: ``reference``, a path to a checkout, or a git URL.
+        plugin: The plugin's folder in it; None for ai-proxy's own (or the reference's).
+        baseline_ref: The baseline's commit; None for HEAD with its uncommitted changes.
+        fixed_ref: The fixed variant's commit.
+        fixed_patch: Or a patch on the baseline; neither: the fix for #4396 as a codemod.
+    """
+
+    source: str = REFERENCE
+    plugin: str | None = None
+    baseline_ref: str | None = None
+    fixed_ref: str | None = None
+    fixed_patch: Path | None = None
+
+    @property
+    def kind(self) -> str:
+        """``reference``, ``url`` or ``checkout``."""
+        if self.source == REFERENCE:
+            return REFERENCE
+        return "url" if _looks_like_a_url(self.source) else "checkout"
+
+    @property
+    def plugin_folder(self) -> str:
+        """The plugin's folder in the repository, posix, without a trailing slash."""
+        default = REFERENCE_PLUGIN if self.kind == REFERENCE else AI_PROXY
+        folder = PurePosixPath(self.plugin or default)
+        if folder.is_absolute() or ".." in folder.parts:
+            raise SourceError(
+                f"--plugin {self.plugin} leads out of the source; expected a folder as seen from "
+                f"the repository's root, such as {AI_PROXY}"
+            )
+        return folder.as_posix()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """A variant's Go tree, taken out and changed as asked; gone when its context ends."""
+
+    root: Path
+    source: Source
+
+    @property
+    def plugin(self) -> Path:
+        """The plugin's folder in it."""
+        return self.root / self.source.plugin
+
+
+@contextlib.contextmanager
+def taken_out(variant: Variant, request: Request) -> Iterator[Tree]:
+    """Take a variant's tree out of its source and apply what makes it that variant.
+
+    Raises:
+        SourceError: The source, a ref, the plugin's folder or the patch is not what was named.
+    """
+    if request.fixed_ref and request.fixed_patch:
+        raise SourceError(
+            "--fixed-ref and --fixed-patch were both given; expected one of them, or neither for "
+            "the built-in fix; drop one"
+        )
+    fixed_by_ref = variant is Variant.FIXED and request.fixed_ref is not None
+    ref = request.fixed_ref if fixed_by_ref else request.baseline_ref
+    with _opened(request, ref) as found, cache.scratch("source") as root:
+        taken = _take(found, request, ref, root)
+        source = taken.source
+        if variant is Variant.FIXED and not fixed_by_ref:
+            source = replace(source, fix=_fix(request, found, taken, root))
+        yield Tree(root=root, source=replace(source, files_sha256=repository.digest(root)))
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What was taken out: provenance, the tree it came from, and the folders of it."""
+
+    source: Source
+    treeish: str
+    folders: list[str]
+
+
+@contextlib.contextmanager
+def _opened(request: Request, ref: str | None) -> Iterator[repository.Repository]:
+    if request.kind == "url":
+        with repository.fetched(request.source, [ref or "HEAD"], [request.plugin_folder]) as found:
+            yield found
+        return
+    path = cache.PROJECT if request.kind == REFERENCE else Path(request.source).expanduser()
+    with repository.opened(path) as found:
+        yield found
+
+
+def _take(found: repository.Repository, request: Request, ref: str | None, root: Path) -> _Taken:
+    plugin = request.plugin_folder
+    as_it_lies = ref is None and request.kind != "url" and not found.bare
+    commit = found.commit(repository.fetched_ref(ref or "HEAD") if request.kind == "url" else ref or "HEAD")
+    tree = _plugin_tree(found, commit, plugin, ref)
+    folders = [plugin]
+    treeish = found.work_tree(folders) if as_it_lies else commit
+    repository.write(found.files(treeish, folders), root, found.name)
+    if not (root / plugin / "go.mod").is_file():
+        raise SourceError(
+            f"no go.mod in {plugin} of {found.name} at {ref or 'HEAD'}; expected the folder of a "
+            "Go-Wasm plugin; name it with --plugin"
+        )
+    replaced = _replaced_folders(root, plugin)
+    if replaced:
+        folders += replaced
+        treeish = found.work_tree(folders) if as_it_lies else commit
+        repository.write(found.files(treeish, replaced), root, found.name)
+    uncommitted = found.diff(commit, treeish, folders) if as_it_lies else None
+    source = Source(
+        kind=request.kind,
+        repository=found.name,
+        ref=ref or "HEAD",
+        commit=commit,
+        plugin=plugin,
+        tree=tree,
+        dirty=uncommitted is not None,
+        uncommitted=uncommitted,
+    )
+    return _Taken(source, treeish, folders)
+
+
+def _plugin_tree(found: repository.Repository, commit: str, plugin: str, ref: str | None) -> str:
+    tree = found.tree(commit, plugin)
+    if tree is None:
+        raise SourceError(
+            f"no folder {plugin} in {found.name} at {ref or 'HEAD'}; expected the plugin's folder "
+            "as seen from the repository's root; name it with --plugin"
+        )
+    return tree
+
+
+def _replaced_folders(root: Path, plugin: str) -> list[str]:
+    """Return the folders of the repository that go.mod puts in place of modules."""
+    go = toolchain.locate()
+    shown = command.run(
+        [go.program, "mod", "edit", "-json", str(root / plugin / "go.mod")], env=go.environment
+    )
+    if not shown.succeeded:
+        raise SourceError(
+            f"{plugin}/go.mod cannot be read: {shown.last_line}; expected what `go mod edit` takes"
+        )
+    folders = []
+    for row in json.loads(shown.stdout).get("Replace") or []:
+        new = row["New"]["Path"]
+        if not re.match(r"\.{1,2}(/|$)", new):
+            continue
+        folder = os.path.normpath(f"{plugin}/{new}")
+        if folder.startswith(".."):
+            raise SourceError(
+                f"{plugin}/go.mod replaces {row['Old']['Path']} by {new}, outside the repository; "
+                "expected a source that stands alone; move that folder into it"
+            )
+        folders.append(folder)
+    return folders
+
+
+def _fix(request: Request, found: repository.Repository, taken: _Taken, root: Path) -> Fix:
+    if request.fixed_patch is not None:
+        return _patched(request.fixed_patch, taken, root)
+    return _rewritten(found, taken, root)
+
+
+def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SourceError(
+            f"--fixed-patch {path} cannot be read ({error.strerror}); expected a patch as "
+            "`git diff` writes it; check the path"
+        ) from error
+    repository.apply(content, root, taken.folders, path.name)
+    return Fix(origin=path.name, patch=Patch.of(content))
+
+
+def _rewritten(found: repository.Repository, taken: _Taken, root: Path) -> Fix:
+    plugin = taken.source.plugin
+    rewrite = retry_identity.fix(root / plugin)
+    changed = {f"{plugin}/{name}": content for name, content in rewrite.files.items()}
+    for name, content in changed.items():
+        (root / name).write_bytes(content)
+    patch = found.diff(taken.treeish, found.tree_with(taken.treeish, changed), [plugin])
+    if patch is None:
+        raise SourceError(
+            f"the fix {retry_identity.FIX_ID} changed nothing in {plugin}; expected the defect "
+            "there; name a --baseline-ref that has it"
+        )
+    return Fix(origin=retry_identity.FIX_ID, patch=patch, places=dict(rewrite.places))
+
+
+def _looks_like_a_url(source: str) -> bool:
+    # git's own rule: scheme://, or host:path with no slash before the colon.
+    return "://" in source or re.match(r"[^/]+:(?!//)", source) is not None

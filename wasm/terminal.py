@@ -1,0 +1,52 @@
+"""How a step of ours ends on the command line: a sentence for an error, and the right status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, NoReturn
+
+from wasm.errors import ProofError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEBUG = "GATEWAY_PROOF_DEBUG"
+_INTERRUPTED = 130
+
+
+def finish(step: Callable[[], None]) -> NoReturn:
+    """Run a step and exit: 0, or 2 with the error's sentence as the last line of stderr.
+
+    SIGTERM and SIGHUP are taken as Ctrl-C is, so that clean-up runs for each of them.
+    """
+    interrupts_clean_up()
+    try:
+        step()
+    except ProofError as error:
+        if os.environ.get(DEBUG):
+            traceback.print_exc()
+        if error.detail:
+            print(error.detail, file=sys.stderr)
+        print(f"error: {error.sentence}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        print("interrupted; everything that was started has been ended", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+    sys.exit(0)
+
+
+def interrupts_clean_up() -> None:
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    # Once is enough: a second one must not cut clean-up short.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -1,0 +1,99 @@
+"""The Go toolchain: one exact version for every module, whatever Go the machine has.
+
+Any Go from 1.21 on fetches that version through the module proxy (its GOTOOLCHAIN setting). The
+settings that could change a module's bytes are set or emptied here; those that say how to reach
+the network, or where Go keeps its caches, stay the user's.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wasm import command
+from wasm.errors import BuildError
+
+GO_VERSION = "go1.26.8"
+_OLDEST_THAT_FETCHES = (1, 21)
+
+# Settings of the user that a build keeps; they decide where things come from, not what is built.
+_KEPT = (
+    "GOPROXY GOSUMDB GONOSUMDB GONOPROXY GOPRIVATE GOINSECURE GOAUTH GOVCS GOCACHE GOMODCACHE GOPATH"
+).split()
+# Settings that decide what is built.
+_PINNED = {
+    "GOENV": "off",
+    "GOFLAGS": "",
+    "GOWORK": "off",
+    "GOEXPERIMENT": "",
+    "GODEBUG": "",
+    "GOTOOLCHAIN": GO_VERSION,
+    "CGO_ENABLED": "0",
+}
+# What a shell may hold and a build must not see: proxytest reads WASM_FILE_PATH.
+_SCRUBBED = ("WASM_FILE_PATH", "GOOS", "GOARCH", "GOWASM", "GOAMD64", "GOTMPDIR")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A Go program and the environment to run it in.
+
+    Attributes:
+        program: The path of ``go``.
+        version: What it reports, such as ``go version go1.26.8 linux/amd64``.
+        environment: The whole environment for a native run.
+    """
+
+    program: str
+    version: str
+    environment: dict[str, str] = field(repr=False)
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """The settings that decide what is built, as they are recorded."""
+        return dict(_PINNED)
+
+
+@functools.cache
+def locate() -> Toolchain:
+    """Find Go, and the exact version through it.
+
+    Raises:
+        BuildError: There is no Go, it is too old to fetch another, or the fetch failed.
+    """
+    program = _program()
+    found = command.run([program, "version"], env=os.environ | {"GOTOOLCHAIN": "local"})
+    number = re.search(r"go(\d+)\.(\d+)", found.stdout.decode())
+    if number is None or tuple(map(int, number.groups())) < _OLDEST_THAT_FETCHES:
+        shown = found.stdout.decode().strip() or found.last_line
+        raise BuildError(
+            f"{program} is {shown}; expected Go 1.21 or newer, which can fetch {GO_VERSION}; "
+            "update it, or take it off PATH so that one is installed from PyPI"
+        )
+    settings = command.run([program, "env", "-json", *_KEPT], env=os.environ | {"GOTOOLCHAIN": "local"})
+    kept = {key: value for key, value in json.loads(settings.stdout or b"{}").items() if value}
+    environment = {k: v for k, v in os.environ.items() if k not in _SCRUBBED} | kept | _PINNED
+    exact = command.run([program, "version"], env=environment)
+    if not exact.succeeded or f" {GO_VERSION} " not in exact.stdout.decode():
+        raise BuildError(
+            f"{GO_VERSION} could not be fetched: {exact.last_line}; expected Go's module proxy to "
+            "answer; check the network and GOPROXY, or install that version"
+        )
+    return Toolchain(program, exact.stdout.decode().strip(), environment)
+
+
+def _program() -> str:
+    # A Go that the session installed from PyPI lies beside its Python.
+    found = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
+    if found is None:
+        raise BuildError(
+            "no Go on PATH; expected 1.21 or newer; install Go, or run through nox, which takes "
+            "one from PyPI"
+        )
+    return found
