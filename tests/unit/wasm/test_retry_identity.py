@@ -1,0 +1,551 @@
+"""The fix for #4396 on small plugins: what it writes, what it refuses, and mutants of it."""
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wasm.codemod import Rule, inside, method
+from wasm.errors import SourceError
+from wasm.retry_identity import FIX_ID, RULES, fix
+
+FAILOVER = "provider/failover.go"
+RETRY = "provider/retry.go"
+OTHER = "provider/other.go"
+TEST = "provider/retry_test.go"
+
+DIFFERS = (
+    "this tree is not the one the fix was written for; give the fix by --fixed-ref or --fixed-patch"
+)
+EXPECTED_CALLERS = (
+    "expected calls by sendRetryRequest in provider/retry.go and SetApiTokensFailover in "
+    "provider/failover.go alone, for no other use says which API it is for; "
+    "give the fix by --fixed-ref or --fixed-patch"
+)
+
+# The smallest plugin with the defect. What the fix changes is marked: «before→after». Its lines are
+# as long as the real ones.
+MARKED = {
+    FAILOVER: """\
+package provider
+
+import (
+	"sample/http"
+	"sample/wrapper"
+)
+
+// SetApiTokensFailover calls c.transformRequestHeadersAndBody(ctx, activeProvider, headers, body).
+func (c *ProviderConfig) SetApiTokensFailover(activeProvider Provider) error {
+	wrapper.RegisterTickFunc(func() {
+		for range c.tokens {
+			headers, body := [][2]string{{":path", "/"}}, []byte("{}")
+			_, _, err := c.transformRequestHeadersAndBody(wrapper.NewHttpContext(), activeProvider,« → ApiNameChatCompletion, »headers, body)
+			if err != nil {
+				return
+			}
+		}
+	})
+	return nil
+}
+
+func (c *ProviderConfig) transformRequestHeadersAndBody(ctx wrapper.HttpContext, activeProvider Provider,« → apiName ApiName, »headers [][2]string, body []byte) (http.Header, []byte, error) {
+	modifiedHeaders := http.Header{}
+	if handler, ok := activeProvider.(TransformRequestHeadersHandler); ok {
+		// 中文: handler.TransformRequestHeaders(ctx, ApiNameChatCompletion, modifiedHeaders)
+		handler.TransformRequestHeaders(ctx, «ApiNameChatCompletion→apiName», modifiedHeaders)
+	}
+	var err error
+	if handler, ok := activeProvider.(TransformRequestBodyHandler); ok {
+		body, err = handler.TransformRequestBody(ctx, «ApiNameChatCompletion→apiName», body)
+	} else if handler, ok := activeProvider.(TransformRequestBodyHeadersHandler); ok {
+		body, err = handler.TransformRequestBodyHeaders(ctx, «ApiNameChatCompletion→apiName», body, modifiedHeaders)
+	} else {
+		body, err = c.defaultTransformRequestBody(ctx, «ApiNameChatCompletion→apiName», body)
+	}
+	return modifiedHeaders, body, err
+}
+""",  # noqa: E501
+    RETRY: """\
+package provider
+
+import "sample/wrapper"
+
+const says = "c.transformRequestHeadersAndBody(ctx, activeProvider, headers, body)"
+
+func (c *ProviderConfig) sendRetryRequest(
+	ctx wrapper.HttpContext, apiName ApiName, activeProvider Provider,
+	apiTokens []string,
+) error {
+	requestBody := []byte(says + `c.transformRequestHeadersAndBody(a, b, c, d)`)
+	_, _, err := c.transformRequestHeadersAndBody(ctx, activeProvider,« → apiName, »[][2]string{
+		{"content-type", "application/json"}, // kept
+	}, requestBody)
+	return err
+}
+""",
+    TEST: """\
+package provider
+
+// transformRequestHeadersAndBody is named by a comment, which compiles after the fix as before.
+""",
+    "provider/provider.go": """\
+package provider
+
+import (
+	"sample/http"
+	"sample/wrapper"
+)
+
+type ApiName string
+
+const ApiNameChatCompletion ApiName = "openai/v1/chatcompletions"
+
+type Provider interface{ GetProviderType() string }
+
+type TransformRequestHeadersHandler interface {
+	TransformRequestHeaders(ctx wrapper.HttpContext, apiName ApiName, headers http.Header)
+}
+
+type TransformRequestBodyHandler interface {
+	TransformRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error)
+}
+
+type TransformRequestBodyHeadersHandler interface {
+	TransformRequestBodyHeaders(ctx wrapper.HttpContext, apiName ApiName, body []byte, headers http.Header) ([]byte, error)
+}
+
+type ProviderConfig struct{ tokens []string }
+
+func (c *ProviderConfig) defaultTransformRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
+	return body, nil
+}
+""",  # noqa: E501
+    "http/http.go": "package http\n\ntype Header map[string][]string\n",
+    "wrapper/wrapper.go": """\
+package wrapper
+
+type HttpContext interface{ GetContext(key string) any }
+
+func NewHttpContext() HttpContext { return nil }
+
+func RegisterTickFunc(tick func()) {}
+""",
+    "go.mod": "module sample\n\ngo 1.24\n",
+}
+
+MARK = re.compile("«(.*?)→(.*?)»")
+BEFORE = {path: MARK.sub(r"\1", text) for path, text in MARKED.items()}
+AFTER = {path: MARK.sub(r"\2", text) for path, text in MARKED.items()}
+CHANGED = {path: AFTER[path] for path in (FAILOVER, RETRY)}
+
+SIGNATURE_AT = BEFORE[FAILOVER][: BEFORE[FAILOVER].index(") transformRequest")].count("\n") + 1
+
+
+def written(folder: Path, tree: Mapping[str, str | bytes]) -> Path:
+    """A folder that holds a tree."""
+    for path, content in tree.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def fixed(folder: Path, tree: Mapping[str, str], rules: tuple[Rule, ...] = RULES) -> dict[str, str]:
+    """The changed files of a tree."""
+    files = fix(written(folder, tree), rules).files
+    return {path: content.decode() for path, content in files.items()}
+
+
+def refusal(folder: Path, tree: Mapping[str, str | bytes]) -> str:
+    """The sentence with which the fix refuses a tree."""
+    with pytest.raises(SourceError) as refused:
+        fix(written(folder, tree))
+    return str(refused.value)
+
+
+def changed(path: str, *pairs: tuple[str, str], tree: Mapping[str, str] = BEFORE) -> dict[str, str]:
+    """The sample with other text in one of its files."""
+    text = tree[path]
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return {**tree, path: text}
+
+
+def go(folder: Path, *command: str) -> str:
+    """What a command of Go prints about a module that needs nothing else, if anything."""
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": ""}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_fix_has_an_id_and_its_rules_have_different_ones() -> None:
+    assert FIX_ID == "higress-4396"
+    assert len({rule.id for rule in RULES}) == len(RULES) == 7
+
+
+def test_the_helper_and_both_callers_are_changed_and_nothing_else(tmp_path: Path) -> None:
+    rewrite = fix(written(tmp_path, BEFORE))
+    assert {path: content.decode() for path, content in rewrite.files.items()} == CHANGED
+    assert rewrite.places == {
+        "helper-takes-api-name": 1,
+        "forward-to-header-transform": 1,
+        "forward-to-body-transform": 1,
+        "forward-to-body-headers-transform": 1,
+        "forward-to-default-transform": 1,
+        "retry-passes-its-api-name": 1,
+        "health-check-passes-chat-completions": 1,
+    }
+    assert (tmp_path / FAILOVER).read_text() == BEFORE[FAILOVER]
+
+
+def test_gofmt_and_go_vet_find_nothing_in_what_it_writes(tmp_path: Path) -> None:
+    written(tmp_path, {**BEFORE, **fixed(tmp_path, BEFORE)})
+    assert go(tmp_path, "gofmt", "-l", ".") == ""
+    assert go(tmp_path, "go", "vet", "./...") == ""
+
+
+def test_crlf_stays_crlf(tmp_path: Path) -> None:
+    crlf = {path: text.replace("\n", "\r\n") for path, text in BEFORE.items()}
+    assert fixed(tmp_path, crlf) == {
+        path: text.replace("\n", "\r\n") for path, text in CHANGED.items()
+    }
+
+
+def test_a_fixed_tree_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, AFTER) == (
+        f"provider/failover.go:{SIGNATURE_AT} already carries the fix for #4396, "
+        "transformRequestHeadersAndBody takes an ApiName; "
+        "use --baseline-ref and --fixed-ref to compare two commits"
+    )
+
+
+def test_the_retry_passes_its_parameter_by_whatever_name(tmp_path: Path) -> None:
+    named = ("apiName ApiName", "resolved ApiName")
+    assert fixed(tmp_path, changed(RETRY, named)) == {
+        FAILOVER: AFTER[FAILOVER],
+        RETRY: AFTER[RETRY]
+        .replace("apiName ApiName", "resolved ApiName")
+        .replace("activeProvider, apiName, ", "activeProvider, resolved, "),
+    }
+
+
+def test_calls_in_function_literals_are_found(tmp_path: Path) -> None:
+    in_helper = (
+        "body, err = c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, body)",
+        "func() { body, err = c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, body) }()",
+    )
+    in_retry = ("_, _, err := c.", "var err error\n\tfunc() { _, _, err = c.")
+    end = ("}, requestBody)", "}, requestBody) }()")
+    before = changed(RETRY, in_retry, end, tree=changed(FAILOVER, in_helper))
+    after = changed(RETRY, in_retry, end, tree=AFTER)
+    old, new = (text.replace("ApiNameChatCompletion", "apiName") for text in in_helper)
+    after = changed(FAILOVER, (old, new), tree=after)
+    assert fixed(tmp_path, before) == {path: after[path] for path in CHANGED}
+
+
+def test_an_argument_a_line_stays_so_with_its_comments(tmp_path: Path) -> None:
+    call = "wrapper.NewHttpContext(), activeProvider, headers, body)"
+    spread = (
+        "\n\t\t\t\twrapper.NewHttpContext(), // synthetic\n\t\t\t\tactiveProvider,\n"
+        "\t\t\t\t{}headers,\n\t\t\t\tbody,\n\t\t\t)"
+    )
+    before = changed(FAILOVER, (call, spread.replace("{}", "")))
+    expected = AFTER[FAILOVER].replace(
+        call.replace("activeProvider, ", "activeProvider, ApiNameChatCompletion, "),
+        spread.replace("activeProvider,", "activeProvider, ApiNameChatCompletion,").replace(
+            "{}", ""
+        ),
+    )
+    files = fixed(tmp_path, before)
+    assert files[FAILOVER] == expected
+    assert go(written(tmp_path, files), "gofmt", "-l", ".") == ""
+
+
+HELPER_NAME = "transformRequestHeadersAndBody"
+HELPER_HEAD = f"func (c *ProviderConfig) {HELPER_NAME}"
+HELPER_TEXT = BEFORE[FAILOVER][BEFORE[FAILOVER].index(HELPER_HEAD) :]
+CALL_DEFAULT = "c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, body)"
+SECOND_CALL = f"c.{HELPER_NAME}(nil, nil, nil, nil)"
+
+
+def another(code: str, package: str = "provider") -> str:
+    """A further file whose third line is some code."""
+    return f"package {package}\n\n{code}\n"
+
+
+@pytest.mark.parametrize(
+    ("tree", "sentence"),
+    [
+        pytest.param(
+            {path: text for path, text in BEFORE.items() if path != FAILOVER},
+            f"provider/failover.go was not found in the plugin's folder; {DIFFERS}",
+            id="no failover.go",
+        ),
+        pytest.param(
+            {path: text for path, text in BEFORE.items() if path != RETRY},
+            f"provider/retry.go was not found in the plugin's folder; {DIFFERS}",
+            id="no retry.go",
+        ),
+        pytest.param(
+            {path: text.replace(HELPER_NAME, "rebuildRequest") for path, text in BEFORE.items()},
+            "provider/failover.go declares no method transformRequestHeadersAndBody, "
+            f"expected the helper of #4396; {DIFFERS}",
+            id="the helper renamed",
+        ),
+        pytest.param(
+            {**changed(FAILOVER, (HELPER_TEXT, "")), OTHER: another(HELPER_TEXT)},
+            "provider/other.go:3 declares transformRequestHeadersAndBody, "
+            f"expected provider/failover.go to declare it, once; {DIFFERS}",
+            id="the helper in another file",
+        ),
+        pytest.param(
+            {**BEFORE, OTHER: another(f"func (o *Other) {HELPER_NAME}() {{}}")},
+            f"provider/failover.go:{SIGNATURE_AT} and provider/other.go:3 declares "
+            "transformRequestHeadersAndBody, expected provider/failover.go to declare it, once; "
+            + DIFFERS,
+            id="another method of that name",
+        ),
+        pytest.param(
+            changed(FAILOVER, ("body []byte) (http", "body []byte, names ...ApiName) (http")),
+            f"provider/failover.go:{SIGNATURE_AT} already carries the fix for #4396, "
+            "transformRequestHeadersAndBody takes an ApiName; "
+            "use --baseline-ref and --fixed-ref to compare two commits",
+            id="fixed in another way",
+        ),
+        pytest.param(
+            changed(FAILOVER, ("body []byte) (http", "body []byte, method string) (http")),
+            f"provider/failover.go:{SIGNATURE_AT} declares {HELPER_HEAD}(ctx wrapper.HttpContext, "
+            "activeProvider Provider, headers [][2]string, body []byte, method string) "
+            f"(http.Header, []byte, error), expected func (*ProviderConfig) {HELPER_NAME}("
+            "wrapper.HttpContext, Provider, [][2]string, []byte) (http.Header, []byte, error); "
+            + DIFFERS,
+            id="another signature",
+        ),
+        pytest.param(
+            changed(FAILOVER, (HELPER_HEAD, HELPER_HEAD.replace("*", ""))),
+            f"provider/failover.go:{SIGNATURE_AT} declares func (c ProviderConfig) {HELPER_NAME}("
+            "ctx wrapper.HttpContext, activeProvider Provider, headers [][2]string, body []byte) "
+            f"(http.Header, []byte, error), expected func (*ProviderConfig) {HELPER_NAME}("
+            "wrapper.HttpContext, Provider, [][2]string, []byte) (http.Header, []byte, error); "
+            + DIFFERS,
+            id="another receiver",
+        ),
+        pytest.param(
+            changed(
+                FAILOVER, (f"body, err = {CALL_DEFAULT}\n", 2 * f"body, err = {CALL_DEFAULT}\n")
+            ),
+            f"provider/failover.go:{SIGNATURE_AT} transformRequestHeadersAndBody names "
+            "ApiNameChatCompletion 5 times (lines: 26, 30, 32, 34, 35), expected 4; " + DIFFERS,
+            id="five uses",
+        ),
+        pytest.param(
+            changed(FAILOVER, (CALL_DEFAULT, "body, nil")),
+            f"provider/failover.go:{SIGNATURE_AT} transformRequestHeadersAndBody names "
+            "ApiNameChatCompletion 3 times (lines: 26, 30, 32), expected 4; " + DIFFERS,
+            id="three uses",
+        ),
+        pytest.param(
+            changed(
+                FAILOVER, (CALL_DEFAULT, "c.anotherTransform(ctx, ApiNameChatCompletion, body)")
+            ),
+            "rule forward-to-default-transform applies 0 times in provider/failover.go "
+            f"(lines: none), expected 1; {DIFFERS}",
+            id="a use elsewhere",
+        ),
+        pytest.param(
+            changed(FAILOVER, ("\tvar err error\n", '\tvar err error\n\tapiName := "x"\n')),
+            "provider/failover.go:29 transformRequestHeadersAndBody already uses the name apiName, "
+            f"expected it to be free for the new argument; {DIFFERS}",
+            id="apiName taken",
+        ),
+        pytest.param(
+            changed(RETRY, ("sendRetryRequest", "retryAgain")),
+            f"provider/retry.go declares no method sendRetryRequest; {DIFFERS}",
+            id="the retry renamed",
+        ),
+        pytest.param(
+            changed(RETRY, ("apiName ApiName", "apiName string")),
+            "provider/retry.go:7 sendRetryRequest has 0 parameters of type ApiName, expected one, "
+            f"to be passed to transformRequestHeadersAndBody; {DIFFERS}",
+            id="a retry without an API name",
+        ),
+        pytest.param(
+            changed(RETRY, ("apiName ApiName", "_ ApiName")),
+            "provider/retry.go:7 sendRetryRequest has 0 parameters of type ApiName, expected one, "
+            f"to be passed to transformRequestHeadersAndBody; {DIFFERS}",
+            id="a retry that does not name its API name",
+        ),
+        pytest.param(
+            changed(RETRY, ("apiName ApiName", "from, to ApiName")),
+            "provider/retry.go:7 sendRetryRequest has 2 parameters of type ApiName, expected one, "
+            f"to be passed to transformRequestHeadersAndBody; {DIFFERS}",
+            id="a retry with two API names",
+        ),
+        pytest.param(
+            changed(RETRY, ("\trequestBody :=", "\tapiName, requestBody := ApiName(says),")),
+            "provider/retry.go:11 declares apiName again inside sendRetryRequest, "
+            f"expected it to be the parameter throughout; {DIFFERS}",
+            id="a retry that shadows its API name",
+        ),
+        pytest.param(
+            changed(RETRY, ("\treturn err\n", f"\t{SECOND_CALL}\n\treturn err\n")),
+            "rule retry-passes-its-api-name applies 2 times in provider/retry.go (lines: 12, 15), "
+            f"expected 1; {DIFFERS}",
+            id="a retry that calls twice",
+        ),
+        pytest.param(
+            {**BEFORE, FAILOVER: BEFORE[FAILOVER].replace(") SetApiTokensFailover", ") Probe")},
+            f"provider/failover.go:13 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
+            id="the health check renamed",
+        ),
+        pytest.param(
+            changed(
+                RETRY,
+                ("const says", f"func (c *ProviderConfig) x() {{ {SECOND_CALL} }}\n\nconst says"),
+            ),
+            f"provider/retry.go:5 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
+            id="another caller in the same file",
+        ),
+        pytest.param(
+            {**BEFORE, OTHER: another(f"func x(c *ProviderConfig) {{ {SECOND_CALL} }}")},
+            f"provider/other.go:3 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
+            id="another caller in another file",
+        ),
+        pytest.param(
+            {**BEFORE, OTHER: another(f"var f = (&ProviderConfig{{}}).{HELPER_NAME}")},
+            f"provider/other.go:3 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
+            id="a method value",
+        ),
+        pytest.param(
+            changed(RETRY, ("_, _, err := c.", f"f := c.{HELPER_NAME}\n\t_, _, err := c.")),
+            f"provider/retry.go:12 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
+            id="a method value in a known caller",
+        ),
+        pytest.param(
+            {**BEFORE, OTHER: another(f"var f = (*ProviderConfig).{HELPER_NAME}")},
+            f"provider/other.go:3 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
+            id="a method expression",
+        ),
+        pytest.param(
+            {**BEFORE, OTHER: another(f"type helper interface{{ {HELPER_NAME}() }}")},
+            f"provider/other.go:3 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
+            id="an interface",
+        ),
+        pytest.param(
+            {**BEFORE, TEST: another(f"func x(c *ProviderConfig) {{ {SECOND_CALL} }}")},
+            "provider/retry_test.go:3 uses transformRequestHeadersAndBody and would not compile "
+            "after the fix, which adds an argument; "
+            "give the fix together with its tests by --fixed-ref or --fixed-patch",
+            id="a test",
+        ),
+        pytest.param(
+            changed(RETRY, ("return err\n}", "return err\n")),
+            "provider/retry.go:17 does not parse as Go; "
+            "see what `gofmt -l provider/retry.go` says and correct the file",
+            id="Go that does not parse",
+        ),
+        pytest.param(
+            {**BEFORE, RETRY: BEFORE[RETRY].encode() + b"// \xff\n"},
+            "provider/retry.go:17 is not UTF-8, as Go source must be; "
+            "re-encode or restore the file",
+            id="not UTF-8",
+        ),
+    ],
+)
+def test_a_tree_that_differs_is_refused(
+    tmp_path: Path, tree: dict[str, str | bytes], sentence: str
+) -> None:
+    assert refusal(tmp_path, tree) == sentence
+
+
+def test_a_folder_without_the_package_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, {"main.go": "package main\n"}) == (
+        f"{tmp_path}/provider holds no Go files, expected the package provider of the plugin; "
+        "name the plugin's folder by --source and --plugin"
+    )
+
+
+def test_files_that_do_not_name_the_helper_are_not_looked_into(tmp_path: Path) -> None:
+    assert fixed(tmp_path, {**BEFORE, OTHER: "not Go {"}) == CHANGED
+
+
+RULE = {rule.id: rule for rule in RULES}
+
+
+def with_rule(rule: Rule) -> tuple[Rule, ...]:
+    """The rules of the fix with another in the place of the one of its id."""
+    return tuple(rule if old.id == rule.id else old for old in RULES)
+
+
+def test_a_mutant_is_the_fix_with_a_rule_left_out(tmp_path: Path) -> None:
+    rules = tuple(rule for rule in RULES if rule.id != "forward-to-body-transform")
+    forgotten = (
+        "TransformRequestBody(ctx, apiName",
+        "TransformRequestBody(ctx, ApiNameChatCompletion",
+    )
+    assert fixed(tmp_path, BEFORE, rules) == {
+        FAILOVER: AFTER[FAILOVER].replace(f"handler.{forgotten[0]}", f"handler.{forgotten[1]}"),
+        RETRY: AFTER[RETRY],
+    }
+
+
+def test_a_mutant_is_the_fix_with_a_rule_that_writes_something_else(tmp_path: Path) -> None:
+    retry = RULE["retry-passes-its-api-name"]
+    chat = replace(retry, rewrite={"PROVIDER": "$PROVIDER, ApiNameChatCompletion"})
+    assert fixed(tmp_path, BEFORE, with_rule(chat)) == {
+        FAILOVER: AFTER[FAILOVER],
+        RETRY: AFTER[RETRY].replace(
+            "activeProvider, apiName,", "activeProvider, ApiNameChatCompletion,"
+        ),
+    }
+
+
+def test_a_mutant_is_the_fix_and_a_further_rule(tmp_path: Path) -> None:
+    swap = Rule(
+        id="swap-dispatch",
+        says="The dispatch asks for the transform of body and headers first.",
+        file=FAILOVER,
+        where={
+            "rule": {
+                "kind": "if_statement",
+                "all": [
+                    inside(method(HELPER_NAME)),
+                    {"has": {"field": "initializer", "pattern": "$FIRST"}},
+                    {"has": {"field": "consequence", "pattern": "$THEN"}},
+                    {
+                        "has": {
+                            "field": "alternative",
+                            "kind": "if_statement",
+                            "all": [
+                                {"has": {"field": "initializer", "pattern": "$SECOND"}},
+                                {"has": {"field": "consequence", "pattern": "$ELSE"}},
+                            ],
+                        },
+                    },
+                ],
+            },
+        },
+        rewrite={"FIRST": "$SECOND", "THEN": "$ELSE", "SECOND": "$FIRST", "ELSE": "$THEN"},
+        places=1,
+    )
+    files = fixed(tmp_path, BEFORE, (*RULES, swap))
+    assert files[FAILOVER].splitlines()[28:36] == [
+        "\tif handler, ok := activeProvider.(TransformRequestBodyHeadersHandler); ok {",
+        "\t\tbody, err = handler.TransformRequestBodyHeaders(ctx, apiName, body, modifiedHeaders)",
+        "\t} else if handler, ok := activeProvider.(TransformRequestBodyHandler); ok {",
+        "\t\tbody, err = handler.TransformRequestBody(ctx, apiName, body)",
+        "\t} else {",
+        "\t\tbody, err = c.defaultTransformRequestBody(ctx, apiName, body)",
+        "\t}",
+        "\treturn modifiedHeaders, body, err",
+    ]
+    written(tmp_path, files)
+    assert go(tmp_path, "gofmt", "-l", ".") == ""
+    assert go(tmp_path, "go", "vet", "./...") == ""
