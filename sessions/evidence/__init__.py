@@ -1,0 +1,1 @@
+"""Evidence: what a variant's run recorded, and a baseline and a fixed run compared."""

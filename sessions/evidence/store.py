@@ -1,0 +1,87 @@
+"""Evidence on disk: writing a run as it happens, reading it back, and the links to the latest.
+
+A run's folder: run.json, cells.jsonl, cleanup.json, module.json, junit.xml, config/, logs/ and,
+written last, SHA256SUMS over all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sessions.evidence.records import Run
+from sessions.matrix.cells import Result
+from wasm.errors import EvidenceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+RUN = "run.json"
+CELLS = "cells.jsonl"
+CLEANUP = "cleanup.json"
+SUMS = "SHA256SUMS"
+
+
+def write_json(path: Path, record: object) -> None:
+    """Write a record as indented JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def write_cells(folder: Path, results: Iterable[Result]) -> None:
+    """Write a run's cells, one JSON object a line."""
+    lines = [msgspec.json.encode(result) + b"\n" for result in results]
+    (folder / CELLS).write_bytes(b"".join(lines))
+
+
+def read_run(folder: Path) -> tuple[Run, tuple[Result, ...]]:
+    """Read a run and its cells.
+
+    Raises:
+        EvidenceError: There is no run in that folder, or it is not what we write.
+    """
+    try:
+        run = msgspec.json.decode((folder / RUN).read_bytes(), type=Run)
+        lines = (folder / CELLS).read_bytes().splitlines()
+        return run, tuple(msgspec.json.decode(line, type=Result) for line in lines)
+    except OSError as error:
+        raise EvidenceError(
+            f"no run in {folder} ({error.strerror}: {Path(str(error.filename)).name}); expected "
+            "the folder that a runtime session wrote; run `nox -s runtime-baseline runtime-fixed`"
+        ) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EvidenceError(
+            f"the run in {folder} cannot be read: {error}; expected the files that a runtime "
+            "session wrote, unchanged; run it again"
+        ) from error
+
+
+def seal(folder: Path) -> str:
+    """Write SHA256SUMS over every file of a folder, last of all; return its own digest."""
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS
+    )
+    rows = []
+    for path in files:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        rows.append(f"{digest}  {path.relative_to(folder).as_posix()}\n")
+    content = "".join(rows).encode()
+    (folder / SUMS).write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def link_latest(evidence: Path, name: str, target: Path) -> None:
+    """Let ``latest/<name>`` point to a folder, in one step."""
+    latest = evidence / "latest"
+    latest.mkdir(parents=True, exist_ok=True)
+    draft = latest / f".{name}-{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    draft.symlink_to(os.path.relpath(target, latest))
+    draft.replace(latest / name)

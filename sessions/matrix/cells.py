@@ -1,0 +1,205 @@
+"""Cells: case x mode x repeat. Each is one client request and what followed, recorded whole."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from containers.exchange import Attempt, Request, Response
+from containers.testbed import NoAnswer
+from sessions.matrix import oracle, verdict
+from sessions.matrix.case import Case, Mode
+from sessions.matrix.checks import Check, CheckName
+from sessions.matrix.verdict import Verdict
+from wasm.errors import GatewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from containers.exchange import Journal
+    from containers.testbed import Testbed
+    from wasm.records import Variant
+
+# Lines of the plugin's log that say the testbed, not the plugin, kept a retry from going out.
+_TESTBED_FAULTS = ("get route cluster failed",)
+_JSON = ("content-type", "application/json")
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """What identifies a cell, on either variant."""
+
+    case: str
+    mode: Mode
+    repeat: int
+
+    @property
+    def id(self) -> str:
+        """The cell's name: its request id in the gateway, its test id in pytest."""
+        return f"{self.case}/{self.mode}/{self.repeat}"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was seen of a cell, and what it means.
+
+    Attributes:
+        must_fail: The checks that must fail on this variant, exactly these.
+        request: As the client sent it.
+        response: As the client got it; None when there was none.
+        attempts: As they reached the upstream.
+        checks: Each with expected and actual; empty without a valid observation.
+        reason: Why it is inconclusive, or which checks failed; empty for a pass.
+        expected: The verdict that this variant must show.
+        as_declared: Whether it showed exactly that.
+        seconds: For the whole cell, reset and journal included.
+    """
+
+    cell: Cell
+    variant: str
+    request: Request
+    response: Response | None
+    attempts: tuple[Attempt, ...]
+    checks: tuple[Check, ...]
+    verdict: Verdict
+    expected: Verdict
+    must_fail: tuple[CheckName, ...]
+    as_declared: bool
+    reason: str
+    seconds: float
+
+    @property
+    def failed_checks(self) -> tuple[CheckName, ...]:
+        """The names of the checks that do not hold."""
+        return verdict.failed(self.checks)
+
+    @property
+    def first_key(self) -> str | None:
+        """The key of the first attempt."""
+        return self.attempts[0].key if self.attempts else None
+
+
+def plan(cases: Sequence[Case], repeats: int) -> tuple[Cell, ...]:
+    """Return every cell of some cases, in the order in which they are run."""
+    return tuple(
+        Cell(case=case.name, mode=mode, repeat=repeat)
+        for repeat in range(1, repeats + 1)
+        for case in cases
+        for mode in case.modes
+    )
+
+
+def script(case: Case, mode: Mode) -> dict[str, Any]:
+    """Return the upstream's script for a case in a mode.
+
+    The upstream accepts the attempt that is to succeed only when it is what the case says; the
+    retry only with another key than the first attempt's.
+    """
+    matches = {
+        "method": case.upstream.method,
+        "path": case.upstream.target,
+        "json_body": case.upstream.json,
+        "bearer_in": case.keys,
+    }
+    accept = {"match": matches, "respond": _answer(case.success.status, case.success.json)}
+    if mode is Mode.DIRECT:
+        return {"steps": [{"name": "first", **accept}]}
+    matches["bearer_differs_from_previous"] = True
+    refuse = {"name": "first", "respond": _answer(case.failure.status, case.failure.json)}
+    return {"steps": [refuse, {"name": "retry", **accept}]}
+
+
+def run(testbed: Testbed, case: Case, cell: Cell, variant: Variant) -> Result:
+    """Run one cell: reset the upstream, send the request, read the journal, judge.
+
+    Nothing that happens to gateway or upstream is raised: it makes the cell inconclusive, with
+    the reason in a sentence.
+    """
+    start = time.perf_counter()
+    request = Request(
+        method=case.request.method,
+        target=case.request.target,
+        headers=(_JSON, ("x-request-id", cell.id)),
+        body=msgspec.json.encode(case.request.json),
+    )
+    seen = _observe(testbed, case, cell, request)
+    must_fail = tuple(sorted(case.expected_failures(variant, cell.mode)))
+    checks: tuple[Check, ...] = ()
+    if seen.response is not None and not seen.fault:
+        checks = oracle.judge(
+            case, cell.mode, seen.attempts, seen.response, testbed.upstream_address
+        )
+    found = verdict.of_checks(checks)
+    failed = verdict.failed(checks)
+    return Result(
+        cell=cell,
+        variant=variant,
+        request=request,
+        response=seen.response,
+        attempts=seen.attempts,
+        checks=checks,
+        verdict=found,
+        expected=Verdict.MISMATCH if must_fail else Verdict.PASS,
+        must_fail=must_fail,
+        as_declared=verdict.as_declared(found, failed, must_fail),
+        reason=seen.fault or ", ".join(failed),
+        seconds=time.perf_counter() - start,
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What was observed of a cell, and why that is no valid observation, if it is none."""
+
+    response: Response | None = None
+    attempts: tuple[Attempt, ...] = ()
+    fault: str = ""
+
+
+def _observe(testbed: Testbed, case: Case, cell: Cell, request: Request) -> _Seen:
+    position = testbed.log_position()
+    response: Response | None = None
+    silence = ""
+    try:
+        epoch = testbed.install(script(case, cell.mode))
+        try:
+            response = testbed.send(case.name, request)
+        except NoAnswer as error:
+            silence = str(error)
+        journal = testbed.journal(epoch)
+    except GatewayError as error:
+        return _Seen(response=response, fault=testbed.trouble() or error.sentence)
+    if silence:
+        fault = testbed.trouble() or _silent(silence, journal)
+    else:
+        fault = _incomplete(journal) or _testbed_fault(testbed.log_since(position))
+    return _Seen(response, journal.attempts, fault)
+
+
+def _silent(silence: str, journal: Journal) -> str:
+    if journal.attempts:
+        return f"{silence}, though {len(journal.attempts)} attempt(s) reached the upstream"
+    return (
+        f"{silence}, and nothing reached the upstream: the gateway holds the request (is "
+        "allow_on_headers_stop_iteration set for the plugin?)"
+    )
+
+
+def _incomplete(journal: Journal) -> str:
+    if journal.late:
+        return "an attempt of an earlier cell was still under way, so this cell's cannot be told apart"
+    if not journal.complete:
+        return f"the upstream's journal is incomplete ({journal.in_flight} attempt(s) under way)"
+    return ""
+
+
+def _testbed_fault(log: str) -> str:
+    for line in log.splitlines():
+        if any(fault in line for fault in _TESTBED_FAULTS):
+            return f"the testbed kept the retry from going out; the plugin's log says: {line.strip()}"
+    return ""
+
+
+def _answer(status: int, json: Any) -> dict[str, Any]:  # noqa: ANN401 - a case's value
+    return {"status": status, "headers": [_JSON], "json_body": json}

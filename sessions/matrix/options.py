@@ -1,0 +1,34 @@
+"""The options that say which cells are run; data, standard library only (see wasm/options.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+_at_least_one.__name__ = "whole number from 1"
+
+MATRIX_OPTIONS: dict[str, dict[str, Any]] = {
+    "--cases": {
+        "default": None,
+        "metavar": "DIR",
+        "help": "a folder of case files (the bundled ones: sessions/matrix/cases)",
+    },
+    "--case": {
+        "default": "*",
+        "metavar": "GLOB",
+        "help": "only the cases whose name matches (*)",
+    },
+    "--repeat": {
+        "default": 3,
+        "metavar": "N",
+        "type": _at_least_one,
+        "help": "how often each case runs in each mode; release evidence needs 3 or more (3)",
+    },
+}

@@ -1,0 +1,117 @@
+"""The oracle: from what was observed in a cell to its checks. Pure, so that anyone can run it again.
+
+It does not ask what the upstream decided: from the journal and the client's response alone it
+names every check that failed. Bodies are compared as JSON values, since a plugin may write the
+same object in another order.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sessions.matrix.case import Mode
+from sessions.matrix.checks import Check, CheckName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from containers.exchange import Attempt, Response
+    from sessions.matrix.case import Case
+
+NO_ATTEMPT = "no such attempt"
+
+
+def judge(
+    case: Case,
+    mode: Mode,
+    attempts: Sequence[Attempt],
+    response: Response,
+    upstream_address: str,
+) -> tuple[Check, ...]:
+    """Return every check of a cell, those that hold included.
+
+    Args:
+        case: What must hold.
+        mode: Whether there must be a retry.
+        attempts: Everything that reached the upstream in this cell, in order of arrival.
+        response: What the client got.
+        upstream_address: The mock's address, where each attempt must have arrived.
+    """
+    wanted = 2 if mode is Mode.RETRY else 1
+    checks = [
+        _equal(CheckName.ATTEMPT_COUNT, wanted, len(attempts)),
+        _equal(
+            CheckName.ARRIVAL,
+            [upstream_address] * len(attempts),
+            [attempt.arrived_on for attempt in attempts],
+        ),
+    ]
+    first = attempts[0] if attempts else None
+    checks += _attempt("first", case, first, case.keys)
+    if mode is Mode.RETRY:
+        retry = attempts[1] if len(attempts) > 1 else None
+        others = [key for key in case.keys if first is None or key != first.key]
+        checks += _attempt("retry", case, retry, others)
+    checks += [
+        _equal(CheckName.CLIENT_STATUS, case.client.status, response.status),
+        _same_json(CheckName.CLIENT_BODY, case.client.json, response.body),
+    ]
+    return tuple(checks)
+
+
+def _attempt(which: str, case: Case, attempt: Attempt | None, keys: Sequence[str]) -> list[Check]:
+    """Check one attempt against what must reach the upstream; a missing one fails each check."""
+    key, method, path, body = (
+        CheckName(f"{which}_{part}") for part in ("key", "method", "path", "body")
+    )
+    wanted = case.upstream
+    if attempt is None:
+        expected: dict[CheckName, Any] = {
+            key: list(keys),
+            method: wanted.method,
+            path: wanted.target,
+            body: wanted.json,
+        }
+        return [
+            Check(name=name, expected=value, actual=NO_ATTEMPT, holds=False)
+            for name, value in expected.items()
+        ]
+    return [
+        Check(name=key, expected=list(keys), actual=attempt.key, holds=attempt.key in keys),
+        _equal(method, wanted.method, attempt.method),
+        _equal(path, wanted.target, attempt.target),
+        _same_json(body, wanted.json, attempt.body),
+    ]
+
+
+def _equal(name: CheckName, expected: Any, actual: Any) -> Check:  # noqa: ANN401 - a check's values
+    return Check(name=name, expected=expected, actual=actual, holds=expected == actual)
+
+
+def _same_json(name: CheckName, expected: Any, body: bytes) -> Check:  # noqa: ANN401 - likewise
+    try:
+        actual = json.loads(body, object_pairs_hook=_without_repeats)
+    except ValueError:
+        return Check(
+            name=name, expected=expected, actual=body.decode("utf-8", "replace"), holds=False
+        )
+    return Check(name=name, expected=expected, actual=actual, holds=_same(expected, actual))
+
+
+def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON's values
+    """Compare JSON values; unlike ``==``, true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object names a key twice")
+    return found

@@ -1,0 +1,25 @@
+"""One test per cell: the claim of Higress #4396, at runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sessions.matrix import cells
+from sessions.matrix.verdict import ProtocolMismatch, Verdict
+
+if TYPE_CHECKING:
+    from containers.testbed import Testbed
+    from sessions.evidence.recorder import Recorder
+    from sessions.matrix.case import Case
+    from sessions.matrix.cells import Cell
+
+
+def test_cell(testbed: Testbed, recorder: Recorder, case: Case, cell: Cell) -> None:
+    result = cells.run(testbed, case, cell, recorder.module.variant)
+    recorder.add(result)
+    if result.verdict is Verdict.MISMATCH and result.as_declared:
+        raise ProtocolMismatch(result.reason)
+    if not result.as_declared:
+        pytest.fail(f"{result.verdict}: {result.reason or 'every check held'}", pytrace=False)
