@@ -52,6 +52,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         target: Path and query, as sent.
         body_bytes: The whole body's length, also where only its beginning was kept.
         arrived_on: The upstream's own address that the attempt came in on.
+        answered: None while it was under way.
+        error: What broke the exchange off, if anything did.
         matched: Whether it was what the script's step wanted; ``unmet`` names what was not.
     """
 
@@ -74,8 +76,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     matched: bool
     unmet: tuple[str, ...]
-    answered: Answer
+    answered: Answer | None
     answered_mono_ns: int
+    error: str = ""
 
     def header(self, name: str) -> str | None:
         """Return a header's first value, or None."""

@@ -1,4 +1,4 @@
-"""``python -m wasm build``: the wasm room from the command line."""
+"""``python -m wasm build|unit``: the wasm room from the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from wasm import terminal
+from wasm import terminal, unit
 from wasm.build import build
 from wasm.options import SOURCE_OPTIONS
 from wasm.records import Variant
@@ -19,12 +19,16 @@ def main(argv: list[str]) -> None:
     """Run one command of the wasm room."""
     parser = argparse.ArgumentParser(prog="python -m wasm", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    build_parser = commands.add_parser("build", help="build one variant and write its record")
-    build_parser.add_argument("--variant", required=True, choices=list(Variant), type=Variant)
-    build_parser.add_argument("--output", required=True, type=Path, help="file for the record")
-    build_parser.set_defaults(command=_build)
-    for flag, settings in SOURCE_OPTIONS.items():
-        build_parser.add_argument(flag, **settings)
+    for name, command, says in (
+        ("build", _build, "build one variant's module"),
+        ("unit", _unit, "run go vet and go test on one variant"),
+    ):
+        one = commands.add_parser(name, help=f"{says} and write the record")
+        one.add_argument("--variant", required=True, choices=list(Variant), type=Variant)
+        one.add_argument("--output", required=True, type=Path, help="file for the record")
+        one.set_defaults(command=command)
+        for flag, settings in SOURCE_OPTIONS.items():
+            one.add_argument(flag, **settings)
     arguments = parser.parse_args(argv)
     arguments.command(arguments)
 
@@ -43,8 +47,7 @@ def request_of(arguments: argparse.Namespace) -> Request:
 
 def _build(arguments: argparse.Namespace) -> None:
     module = build(arguments.variant, request_of(arguments))
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(module), indent=2))
+    _write(arguments.output, module)
     source = module.source
     dirty = " with uncommitted changes" if source.dirty else ""
     fix = f", fix {source.fix.origin}" if source.fix else ""
@@ -52,6 +55,17 @@ def _build(arguments: argparse.Namespace) -> None:
         f"{module.variant}: {source.plugin} of {source.repository} at {source.commit[:12]}{dirty}{fix}\n"
         f"{module.variant}: module {module.sha256} ({module.size_bytes / 1e6:.1f} MB)"
     )
+
+
+def _unit(arguments: argparse.Namespace) -> None:
+    found = unit.run(arguments.variant, request_of(arguments), lambda line: print(line, flush=True))
+    _write(arguments.output, found)
+    unit.refuse_failures(found)
+
+
+def _write(path: Path, record: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
 
 
 if __name__ == "__main__":

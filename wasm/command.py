@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import IO
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,43 @@ def run(
         try:
             stdout, stderr = process.communicate(stdin)
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             raise
     return Finished(process.returncode, stdout, stderr.decode("utf-8", "replace"))
+
+
+@dataclass
+class Ending:
+    """The exit status of a command that is read while it runs; set when it has ended."""
+
+    status: int = -1
+
+
+@contextlib.contextmanager
+def streaming(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+) -> Iterator[tuple[IO[bytes], Ending]]:
+    """Run a command and give its output, both streams in one, as it comes.
+
+    The group is ended with the context, as :func:`run` does.
+    """
+    ending = Ending()
+    with subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+    ) as process:
+        try:
+            if process.stdout is None:  # pragma: no cover - it was asked for
+                raise AssertionError
+            yield process.stdout, ending
+            ending.status = process.wait()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise

@@ -1,0 +1,3 @@
+module upstream.example/upstream
+
+go 1.24

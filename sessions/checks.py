@@ -1,0 +1,30 @@
+"""This project's own checks."""
+
+from __future__ import annotations
+
+import nox
+
+from sessions.environment import DEVELOPMENT, install
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run this project's tests, the whole matrix on the reference plugin among them."""
+    install(session, DEVELOPMENT)
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check Python with ruff, and Go with gofmt and go vet."""
+    install(session, DEVELOPMENT)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("python", "-m", "wasm", "lint")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types with mypy, strictly."""
+    install(session, DEVELOPMENT)
+    session.run("mypy")
