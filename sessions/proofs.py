@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import nox
@@ -12,13 +10,13 @@ import nox
 from containers.options import TESTBED_OPTIONS
 from sessions import steps
 from sessions.environment import prepare
+from sessions.evidence import folders
 from sessions.matrix.options import MATRIX_OPTIONS
 from sessions.options import forwarded
 from wasm.options import SOURCE_OPTIONS
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
 _PYTEST = ("-m", "pytest", "tests/runtime", "--quiet", "--capture=no", "--tb=short", "-r", "fE")
 
@@ -28,7 +26,7 @@ def unit(session: nox.Session) -> None:
     """Run go vet, go test ./provider and go test ./... on the fixed variant."""
     options = prepare(session, "unit")
     with steps.ending_in_a_sentence(session):
-        folder = _new_run(options.evidence, "unit")
+        folder = folders.new_run(options.evidence, "unit")
         source = forwarded(options, SOURCE_OPTIONS)
         output = f"--output={folder / 'unit.json'}"
         steps.run(session, "-m", "wasm", "unit", "--variant=fixed", output, *source)
@@ -50,8 +48,7 @@ def runtime_fixed(session: nox.Session) -> None:
         try:
             _run_matrix(session, options, "fixed")
         finally:
-            latest = options.evidence / "latest"
-            if (latest / "baseline").exists() and (latest / "fixed").exists():
+            if all(folders.latest(options.evidence, name).exists() for name in ("baseline", "fixed")):
                 steps.attempt(session, *_report(options))
 
 
@@ -68,28 +65,15 @@ def _report(options: argparse.Namespace) -> list[str]:
 
 
 def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str) -> None:
-    """Build a variant, run the matrix on it, and let ``latest`` point to the run."""
-    link = options.evidence / "latest" / variant
-    link.unlink(missing_ok=True)
-    folder = _new_run(options.evidence, variant)
-    record = folder / "module.json"
-    source = forwarded(options, SOURCE_OPTIONS)
-    matrix = forwarded(options, [*TESTBED_OPTIONS, *MATRIX_OPTIONS])
-    built = False
+    """Run the matrix on a variant, and let ``latest`` point to what was recorded."""
+    folders.forget_latest(options.evidence, variant)
+    run = folders.new_run(options.evidence, variant)
+    argv = [f"--variant={variant}", f"--run-dir={run}", f"--junit-xml={run / 'junit.xml'}"]
+    argv += forwarded(options, [*SOURCE_OPTIONS, *TESTBED_OPTIONS, *MATRIX_OPTIONS])
     try:
-        steps.run(
-            session, "-m", "wasm", "build", f"--variant={variant}", f"--output={record}", *source
-        )
-        built = True
-        steps.run(session, *_PYTEST, f"--module={record}", f"--run-dir={folder}", *matrix)
+        steps.run(session, *_PYTEST, *argv)
     finally:
-        if not built:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _new_run(evidence: Path, name: str) -> Path:
-    """Return a new run's folder: its name sorts by time and is no other run's."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = evidence / "runs" / f"{stamp}-{name}-{secrets.token_hex(3)}"
-    folder.mkdir(parents=True)
-    return folder
+        if (run / "run.json").exists():
+            folders.point_latest(options.evidence, variant, run)
+        else:
+            shutil.rmtree(run)

@@ -33,32 +33,14 @@ def main(argv: list[str]) -> None:
     arguments.command(arguments)
 
 
-def request_of(arguments: argparse.Namespace) -> Request:
-    """Return what the source options ask for."""
-    patch = arguments.fixed_patch
-    return Request(
-        source=arguments.source,
-        plugin=arguments.plugin,
-        baseline_ref=arguments.baseline_ref,
-        fixed_ref=arguments.fixed_ref,
-        fixed_patch=Path(patch).expanduser() if patch else None,
-    )
-
-
 def _build(arguments: argparse.Namespace) -> None:
-    module = build(arguments.variant, request_of(arguments))
+    module = build(arguments.variant, Request.of_options(arguments))
     _write(arguments.output, module)
-    source = module.source
-    dirty = " with uncommitted changes" if source.dirty else ""
-    fix = f", fix {source.fix.origin}" if source.fix else ""
-    print(
-        f"{module.variant}: {source.plugin} of {source.repository} at {source.commit[:12]}{dirty}{fix}\n"
-        f"{module.variant}: module {module.sha256} ({module.size_bytes / 1e6:.1f} MB)"
-    )
+    print("\n".join(module.summary))
 
 
 def _unit(arguments: argparse.Namespace) -> None:
-    found = unit.run(arguments.variant, request_of(arguments), lambda line: print(line, flush=True))
+    found = unit.run(arguments.variant, Request.of_options(arguments), lambda line: print(line, flush=True))
     _write(arguments.output, found)
     unit.refuse_failures(found)
 

@@ -99,6 +99,18 @@ class Module:
     environment: dict[str, str]
     seconds: float
 
+    @property
+    def summary(self) -> tuple[str, str]:
+        """Where it came from and what it is, a line each."""
+        source = self.source
+        dirty = " with uncommitted changes" if source.dirty else ""
+        fix = f", fix {source.fix.origin}" if source.fix else ""
+        return (
+            f"{self.variant}: {source.plugin} of {source.repository} at {source.commit[:12]}"
+            f"{dirty}{fix}",
+            f"{self.variant}: module {self.sha256} ({self.size_bytes / 1e6:.1f} MB)",
+        )
+
     def read(self) -> bytes:
         """Return the module's bytes.
 

@@ -19,6 +19,7 @@ from wasm.errors import SourceError
 from wasm.records import Fix, Patch, Source, Variant
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
 REFERENCE = "reference"
@@ -62,6 +63,19 @@ class Request:
                 f"the repository's root, such as {AI_PROXY}"
             )
         return folder.as_posix()
+
+
+    @classmethod
+    def of_options(cls, options: argparse.Namespace) -> Request:
+        """Return what the options of wasm/options.py ask for."""
+        patch = options.fixed_patch
+        return cls(
+            source=options.source,
+            plugin=options.plugin,
+            baseline_ref=options.baseline_ref,
+            fixed_ref=options.fixed_ref,
+            fixed_patch=Path(patch).expanduser() if patch else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,16 +26,25 @@ def finish(step: Callable[[], None]) -> NoReturn:
     try:
         step()
     except ProofError as error:
-        if os.environ.get(DEBUG):
-            traceback.print_exc()
-        if error.detail:
-            print(error.detail, file=sys.stderr)
-        print(f"error: {error.sentence}", file=sys.stderr)
+        say(last_words(error))
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
-        print("interrupted; everything that was started has been ended", file=sys.stderr)
+        say("interrupted; everything that was started has been ended")
         sys.exit(_INTERRUPTED)
     sys.exit(0)
+
+
+def last_words(error: ProofError) -> str:
+    """Return an error as it is shown: its traceback if asked for, its detail, its sentence last."""
+    lines = [error.detail, f"error: {error.sentence}"]
+    if os.environ.get(DEBUG):
+        lines.insert(0, "".join(traceback.format_exception(error)))
+    return "\n".join(line for line in lines if line)
+
+
+def say(text: str) -> None:
+    """Write to stderr at once."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def interrupts_clean_up() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import secrets
 import shutil
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
-from sessions.evidence import screen, store
+from sessions.evidence import folders, screen, store
 from sessions.evidence.compare import compare
 from sessions.evidence.records import PairVerdict
 from wasm import terminal
 from wasm.errors import EvidenceError
+from wasm.records import Variant
 
 
 def main(argv: list[str]) -> None:
@@ -30,21 +29,20 @@ def main(argv: list[str]) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    latest = arguments.evidence / "latest"
-    folders = {
-        "baseline": (arguments.baseline or latest / "baseline").resolve(),
-        "fixed": (arguments.fixed or latest / "fixed").resolve(),
+    evidence = arguments.evidence
+    runs = {
+        Variant.BASELINE: (arguments.baseline or folders.latest(evidence, "baseline")).resolve(),
+        Variant.FIXED: (arguments.fixed or folders.latest(evidence, "fixed")).resolve(),
     }
-    baseline, baseline_results = store.read_run(folders["baseline"])
-    fixed, fixed_results = store.read_run(folders["fixed"])
-    comparison = compare(baseline, baseline_results, fixed, fixed_results)
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    bundle = arguments.evidence / "bundles" / f"{stamp}-{secrets.token_hex(3)}"
-    for name, folder in folders.items():
-        shutil.copytree(folder, bundle / name)
+    comparison = compare(
+        *store.read_run(runs[Variant.BASELINE]), *store.read_run(runs[Variant.FIXED])
+    )
+    bundle = folders.new_bundle(evidence)
+    for variant, folder in runs.items():
+        shutil.copytree(folder, bundle / variant)
     store.write_json(bundle / "comparison.json", comparison)
     store.seal(bundle)
-    store.link_latest(arguments.evidence, "bundle", bundle)
+    folders.point_latest(evidence, "bundle", bundle)
     screen.show(comparison, bundle)
     if comparison.verdict is not PairVerdict.PROVEN:
         raise EvidenceError(f"{comparison.verdict}: {comparison.reasons[0]}")

@@ -106,12 +106,9 @@ def _grouped(variant: Variant, wrong: Sequence[Result]) -> Iterator[str]:
         key = (frozenset(result.must_fail), frozenset(result.failed_checks))
         groups.setdefault(key, []).append(result)
     for results in groups.values():
-        first = results[0]
         names = ", ".join(result.cell.id for result in results[:_NAMED_AT_MOST])
         more = f" and {len(results) - _NAMED_AT_MOST} more" if len(results) > _NAMED_AT_MOST else ""
-        wanted = ", ".join(first.must_fail) or "no check"
-        found = ", ".join(first.failed_checks) or "none"
-        yield f"{variant}: {names}{more}: expected {wanted} to fail, failed: {found}"
+        yield f"{variant}: {names}{more}: {results[0].finding}"
 
 
 def _refuse_unlike(baseline: Run, fixed: Run) -> None:

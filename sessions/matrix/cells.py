@@ -70,6 +70,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
     @property
+    def finding(self) -> str:
+        """What was found against what was declared, in a clause."""
+        if self.verdict is Verdict.INCONCLUSIVE:
+            return f"inconclusive: {self.reason}"
+        wanted = ", ".join(self.must_fail) or "no check"
+        return f"expected {wanted} to fail, failed: {', '.join(self.failed_checks) or 'none'}"
+
+    @property
     def failed_checks(self) -> tuple[CheckName, ...]:
         """The names of the checks that do not hold."""
         return verdict.failed(self.checks)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def test_cell(testbed: Testbed, recorder: Recorder, case: Case, cell: Cell) -> None:
-    result = cells.run(testbed, case, cell, recorder.module.variant)
+    result = cells.run(testbed, case, cell, recorder.variant)
     recorder.add(result)
     if result.verdict is Verdict.MISMATCH and result.as_declared:
         raise ProtocolMismatch(result.reason)
     if not result.as_declared:
-        pytest.fail(f"{result.verdict}: {result.reason or 'every check held'}", pytrace=False)
+        pytest.fail(result.finding, pytrace=False)
