@@ -10,7 +10,7 @@ import nox
 # The nox script, unlike `python -m nox`, does not look beside the noxfile for modules.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sessions import checks, proofs, upkeep  # noqa: E402
+from sessions import checks, proofs, upkeep
 
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "uv"

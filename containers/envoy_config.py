@@ -9,12 +9,11 @@ share one port and its traffic, envoy 19099).
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from containers.records import Listener
 
 UPSTREAM_CLUSTER = "mock-upstream"
@@ -122,9 +121,7 @@ def _filters(listener: Listener, wiring: Wiring) -> list[dict[str, Any]]:
     return filters
 
 
-def _wasm(
-    name: str, module: str, configuration: str, wiring: Wiring, root: str
-) -> dict[str, Any]:
+def _wasm(name: str, module: str, configuration: str, wiring: Wiring, root: str) -> dict[str, Any]:
     return {
         "name": name,
         "typed_config": {

@@ -8,6 +8,7 @@ import platform
 import socket
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -15,6 +16,7 @@ import msgspec
 
 from containers import envoy, envoy_config, processes, readiness, upstream_program
 from containers.envoy_config import Address
+from containers.processes import Child
 from containers.records import (
     AdapterFacts,
     Cleanup,
@@ -32,9 +34,7 @@ from wasm.records import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from containers.processes import Child
 
 _LOOPBACK = "127.0.0.1"
 _SNAPSHOTS = {"stats.txt": "/stats?usedonly", "clusters.txt": "/clusters"}
@@ -59,8 +59,9 @@ def opened(plan: Plan) -> Iterator[Testbed]:
     testbed: Testbed | None = None
     try:
         with contextlib.ExitStack() as stack:
-            upstream = _start_upstream(plan, stack, seen)
-            testbed = _start_gateway(plan, stack, seen, program, loadable, upstream)
+            started = _Started(plan, stack, seen)
+            upstream = _start_upstream(started)
+            testbed = _start_gateway(started, program, loadable, upstream)
             testbed.timings = Timings(
                 gateway_ready_s=testbed.timings.gateway_ready_s, opened_s=time.monotonic() - start
             )
@@ -74,6 +75,21 @@ def opened(plan: Plan) -> Iterator[Testbed]:
         opened_s=testbed.timings.opened_s,
         closed_s=time.monotonic() - closing,
     )
+
+
+@dataclass(frozen=True)
+class _Started:
+    """What is being opened: its plan, the clean-up so far, and what was seen of ended processes."""
+
+    plan: Plan
+    stack: contextlib.ExitStack
+    seen: list[ProcessSeen]
+
+    def run(self, name: str, argv: list[str]) -> Child:
+        """Start a process that ends with the testbed; its stderr goes to ``logs/<name>.log``."""
+        log = self.plan.folder / "logs" / f"{name}.log"
+        patience_s = self.plan.limits.stop_s
+        return self.stack.enter_context(processes.running(name, argv, log, patience_s, self.seen))
 
 
 @dataclass(frozen=True)
@@ -121,21 +137,11 @@ class _Upstream:
     control: str
 
 
-def _start_upstream(
-    plan: Plan, stack: contextlib.ExitStack, seen: list[ProcessSeen]
-) -> _Upstream:
+def _start_upstream(started: _Started) -> _Upstream:
     program = upstream_program.program()
-    argv = [
-        str(program),
-        "serve",
-        f"--model={_LOOPBACK}:{plan.upstream_port}",
-        f"--control={_LOOPBACK}:0",
-        "--exit-with-parent",
-    ]
-    log = plan.folder / "logs" / "upstream.log"
-    child = stack.enter_context(
-        processes.running("upstream", argv, log, plan.limits.stop_s, seen)
-    )
+    model = f"--model={_LOOPBACK}:{started.plan.upstream_port}"
+    argv = [str(program), "serve", model, f"--control={_LOOPBACK}:0", "--exit-with-parent"]
+    child = started.run("upstream", argv)
     line = child.first_line()
     if not line:
         raise GatewayError(f"the upstream did not start: {child.last_lines()}")
@@ -144,15 +150,10 @@ def _start_upstream(
 
 
 def _start_gateway(
-    plan: Plan,
-    stack: contextlib.ExitStack,
-    seen: list[ProcessSeen],
-    program: Path,
-    loadable: _Loadable,
-    upstream: _Upstream,
+    started: _Started, program: Path, loadable: _Loadable, upstream: _Upstream
 ) -> Testbed:
+    plan = started.plan
     config = _write_config(plan, loadable, upstream)
-    log = plan.folder / "logs" / "gateway.log"
     admin_file = plan.folder / "config" / "admin-address.txt"
     argv = [
         str(program),
@@ -163,9 +164,7 @@ def _start_gateway(
         *("--component-log-level", "wasm:info"),
         "--use-dynamic-base-id",
     ]
-    gateway = stack.enter_context(
-        processes.running("gateway", argv, log, plan.limits.stop_s, seen)
-    )
+    gateway = started.run("gateway", argv)
     # Hashing Envoy takes as long as it needs to open its admin port, so it costs nothing here.
     program_sha256 = _sha256_of_file(program)
 
@@ -174,11 +173,9 @@ def _start_gateway(
             return f"http://{admin_file.read_text().strip()}" if admin_file.stat().st_size else None
         return None
 
-    ready_s = readiness.await_live(
-        admin, lambda: gateway.end, gateway.last_lines, plan.limits
-    )
+    ready_s = readiness.await_live(admin, lambda: gateway.end, gateway.last_lines, plan.limits)
     admin_url = str(admin())
-    stack.callback(_snapshot, admin_url, plan.folder)
+    started.stack.callback(_snapshot, admin_url, plan.folder)
     facts = TestbedFacts(
         engine=EngineKind.PROCESS,
         gateway=GatewayFacts(
@@ -199,11 +196,11 @@ def _start_gateway(
         gateway_urls=_listener_urls(admin_url, plan),
         control_url=f"http://{upstream.control}",
         upstream_address=upstream.model,
-        gateway_log=log,
+        gateway_log=gateway.log,
         trouble=lambda: _trouble(gateway, upstream.child),
         timings=Timings(gateway_ready_s=ready_s),
     )
-    stack.callback(testbed.close_clients)
+    started.stack.callback(testbed.close_clients)
     return testbed
 
 

@@ -102,7 +102,7 @@ def running(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as stream:
         try:
-            process = subprocess.Popen(  # noqa: S603
+            process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import msgspec
@@ -15,9 +16,6 @@ from containers.exchange import Journal, Request, Response
 from containers.records import Cleanup, GatewayKind, Limits, Listener, TestbedFacts, Timings
 from wasm.errors import GatewayError
 from wasm.records import Module, sha256_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SETTLE_MS = 2000
 

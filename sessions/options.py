@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,7 +11,7 @@ from sessions.matrix.options import MATRIX_OPTIONS
 from wasm.options import SOURCE_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -49,14 +48,20 @@ def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
         default=PROJECT / "evidence",
         help="where runs and bundles are written (evidence)",
     )
-    group.add_argument("--keep", action="store_true", help="keep the adapted module and the files the gateway loaded")
-    group.add_argument("--debug", action="store_true", help="show tracebacks, and the gateway's debug log")
+    group.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the adapted module and the files the gateway loaded",
+    )
+    group.add_argument(
+        "--debug", action="store_true", help="show tracebacks, and the gateway's debug log"
+    )
     arguments = parser.parse_args(posargs)
-    arguments.evidence = Path(os.path.abspath(arguments.evidence.expanduser()))
+    arguments.evidence = arguments.evidence.expanduser().resolve()
     return arguments
 
 
-def forwarded(arguments: argparse.Namespace, options: Sequence[str]) -> list[str]:
+def forwarded(arguments: argparse.Namespace, options: Iterable[str]) -> list[str]:
     """Return some options as a step's own arguments; those left at their defaults are left out."""
     argv: list[str] = []
     for flag in options:

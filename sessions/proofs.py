@@ -48,7 +48,9 @@ def runtime_fixed(session: nox.Session) -> None:
         try:
             _run_matrix(session, options, "fixed")
         finally:
-            if all(folders.latest(options.evidence, name).exists() for name in ("baseline", "fixed")):
+            if all(
+                folders.latest(options.evidence, name).exists() for name in ("baseline", "fixed")
+            ):
                 steps.attempt(session, *_report(options))
 
 

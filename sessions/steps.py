@@ -24,7 +24,7 @@ _ERROR = "error: "
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class StepFailed(Exception):
+class StepFailed(Exception):  # noqa: N818 - what happened, told to the session
     """A step ended with another status than 0; with the sentence that it gave."""
 
 
@@ -88,8 +88,6 @@ def _passing_on(step: subprocess.Popen[str]) -> Iterator[list[int]]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
-
-
 
 
 @contextlib.contextmanager

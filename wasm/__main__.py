@@ -40,7 +40,9 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _unit(arguments: argparse.Namespace) -> None:
-    found = unit.run(arguments.variant, Request.of_options(arguments), lambda line: print(line, flush=True))
+    found = unit.run(
+        arguments.variant, Request.of_options(arguments), lambda line: print(line, flush=True)
+    )
     _write(arguments.output, found)
     unit.refuse_failures(found)
 

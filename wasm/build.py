@@ -96,7 +96,7 @@ def _compile(argv: list[str], tree: Tree, env: dict[str, str], temporary: Path) 
     lines = done.stderr.strip().splitlines()
     raise BuildError(
         f"Go could not build {tree.source.plugin} of {tree.source.repository} (exit status "
-        f"{done.status}); expected a plugin that compiles for wasip1; mend what the lines above say",
+        f"{done.status}); expected a plugin that compiles for wasip1; see the lines above",
         detail="\n".join(lines[:_SHOWN_LINES]),
     )
 

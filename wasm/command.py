@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,9 +94,7 @@ def streaming(
         process_group=0,
     ) as process:
         try:
-            if process.stdout is None:  # pragma: no cover - it was asked for
-                raise AssertionError
-            yield process.stdout, ending
+            yield cast("IO[bytes]", process.stdout), ending
             ending.status = process.wait()
         except BaseException:
             with contextlib.suppress(ProcessLookupError):

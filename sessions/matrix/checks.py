@@ -1,4 +1,4 @@
-"""The names of the checks: what can be said of a cell, each with an expected and an actual value."""
+"""The checks: what can be said of a cell, each with an expected and an actual value."""
 
 from __future__ import annotations
 

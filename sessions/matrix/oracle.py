@@ -1,4 +1,4 @@
-"""The oracle: from what was observed in a cell to its checks. Pure, so that anyone can run it again.
+"""The oracle: from what was observed in a cell to its checks. Pure: anyone can run it again.
 
 It does not ask what the upstream decided: from the journal and the client's response alone it
 names every check that failed. Bodies are compared as JSON values, since a plugin may write the
