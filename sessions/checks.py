@@ -28,3 +28,10 @@ def types(session: nox.Session) -> None:
     """Check types with mypy, strictly."""
     install(session, DEVELOPMENT)
     session.run("mypy")
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Measure what a runtime session costs beyond its floor, and what each cell costs."""
+    install(session, DEVELOPMENT)
+    session.run("python", "-m", "tests.benchmarks.runtime_session", *session.posargs)
