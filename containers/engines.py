@@ -24,7 +24,7 @@ class Choice:
     reasons: tuple[str, ...]
 
 
-def choose(engine: str, gateway: str) -> Choice:
+def choose(engine: str, gateway: str, image: str | None = None) -> Choice:
     """Decide what ``auto`` means here.
 
     Raises:
@@ -39,6 +39,11 @@ def choose(engine: str, gateway: str) -> Choice:
         raise GatewayError(
             "--gateway higress runs the pinned image, which needs the docker engine, and that is "
             "not available in this version; expected auto or envoy; leave it out"
+        )
+    if image is not None:
+        raise GatewayError(
+            f"--gateway-image {image} needs the docker engine, and that is not available in this "
+            "version; expected no image; leave it out"
         )
     reasons = []
     if engine == "auto":

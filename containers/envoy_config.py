@@ -39,8 +39,8 @@ class Wiring:
 
     Attributes:
         module: The .wasm file of the plugin.
-        cluster_filter: The .wasm file of the adapter's filter; None where the gateway itself
-            gives the plugin its route's cluster.
+        cluster_filter: The .wasm file of the adapter's filter, which needs no configuration; None
+            where the gateway itself gives the plugin its route's cluster.
         listeners: One address per listener, in the order of the plan.
         stop_iteration: Whether a plugin may hold headers back until it has read the body.
     """
@@ -112,9 +112,7 @@ def _listener(listener: Listener, address: Address, wiring: Wiring) -> dict[str,
 def _filters(listener: Listener, wiring: Wiring) -> list[dict[str, Any]]:
     filters = []
     if wiring.cluster_filter is not None:
-        filters.append(
-            _wasm("cluster-name", wiring.cluster_filter, UPSTREAM_CLUSTER, wiring, listener.name)
-        )
+        filters.append(_wasm("cluster-name", wiring.cluster_filter, "", wiring, listener.name))
     configuration = json.dumps(listener.plugin_config, separators=(",", ":"), sort_keys=True)
     filters.append(_wasm("plugin", wiring.module, configuration, wiring, listener.name))
     filters.append({"name": "envoy.filters.http.router", "typed_config": {"@type": _ROUTER}})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import platform
+import re
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
@@ -37,6 +39,15 @@ if TYPE_CHECKING:
 
 
 _LOOPBACK = "127.0.0.1"
+_ANNOUNCED_WITHIN_S = 30.0
+# Until a testbed is open there is no log to complete, so nothing is waited for; and Envoy does not
+# look at SIGTERM while it compiles a module.
+_NOT_YET_OPEN_S = 0.5
+# The admin interface may be slow on a busy machine, as it is before it says LIVE (envoy 8321).
+_ADMIN_S = 10.0
+_SEEN_WITHIN_S = 0.3
+_SEEN_PAUSE_S = 0.005
+_TAKEN = re.compile(r"cannot bind '([^']+)'.*Address already in use")
 _SNAPSHOTS = {"stats.txt": "/stats?usedonly", "clusters.txt": "/clusters"}
 _NO_ISOLATION = (
     "none was enforced: a local process can reach what this machine can; the gateway's only "
@@ -50,46 +61,62 @@ def opened(plan: Plan) -> Iterator[Testbed]:
 
     Raises:
         BuildError: The module cannot be loaded by this gateway, or the upstream did not build.
-        GatewayError: Envoy is missing or too old, or a process ended before its time.
+        GatewayError: Envoy is missing or too old, a port is taken, or a process ended before its
+            time.
     """
     start = time.monotonic()
     program = envoy.program(plan.envoy)
     loadable = _loadable(plan)
-    seen: list[ProcessSeen] = []
-    testbed: Testbed | None = None
-    try:
-        with contextlib.ExitStack() as stack:
-            started = _Started(plan, stack, seen)
-            upstream = _start_upstream(started)
-            testbed = _start_gateway(started, program, loadable, upstream)
-            testbed.timings = Timings(
-                gateway_ready_s=testbed.timings.gateway_ready_s, opened_s=time.monotonic() - start
-            )
-            yield testbed
-            closing = time.monotonic()
-    finally:
-        if testbed is not None:
-            testbed.cleanup = _proof(testbed, seen)
-    testbed.timings = Timings(
-        gateway_ready_s=testbed.timings.gateway_ready_s,
-        opened_s=testbed.timings.opened_s,
-        closed_s=time.monotonic() - closing,
-    )
+    with processes.ClosedInPeace() as stack:
+        life = _Life(plan, stack)
+        stack.callback(life.prove)
+        upstream = _start_upstream(life)
+        testbed = _start_gateway(life, program, loadable, upstream)
+        testbed.timings = replace(testbed.timings, opened_s=time.monotonic() - start)
+        life.testbed = testbed
+        stack.callback(life.close)
+        yield testbed
 
 
-@dataclass(frozen=True)
-class _Started:
-    """What is being opened: its plan, the clean-up so far, and what was seen of ended processes."""
+@dataclass
+class _Life:
+    """A testbed from its opening to its proof of clean-up.
+
+    Attributes:
+        stack: What is still to be closed, the last opened first.
+        seen: The processes that have ended, and what was seen of that.
+        admin: The gateway's admin address, once it is known.
+        closing_since: On the monotonic clock.
+    """
 
     plan: Plan
     stack: contextlib.ExitStack
-    seen: list[ProcessSeen]
+    seen: list[ProcessSeen] = field(default_factory=list)
+    testbed: Testbed | None = None
+    admin: str = ""
+    closing_since: float = 0.0
 
-    def run(self, name: str, argv: list[str]) -> Child:
-        """Start a process that ends with the testbed; its stderr goes to ``logs/<name>.log``."""
+    def run(self, name: str, argv: list[str], *, announces: bool = False) -> Child:
+        """Start a process that ends with the testbed; its output goes to ``logs/<name>.log``."""
         log = self.plan.folder / "logs" / f"{name}.log"
-        patience_s = self.plan.limits.stop_s
-        return self.stack.enter_context(processes.running(name, argv, log, patience_s, self.seen))
+        child = processes.running(name, argv, log, _NOT_YET_OPEN_S, self.seen, announces=announces)
+        return self.stack.enter_context(child)
+
+    def close(self) -> None:
+        """Begin to close: what the gateway counted is kept as long as it can still say so."""
+        self.closing_since = time.monotonic()
+        if self.testbed is not None:
+            self.testbed.close_clients()
+        _snapshot(self.admin, self.plan.folder)
+
+    def prove(self) -> None:
+        """Look again for all that was started, once it should be gone."""
+        if self.testbed is None:
+            return
+        self.testbed.cleanup = _proof(self.testbed, self.admin, self.seen)
+        self.testbed.timings = replace(
+            self.testbed.timings, closed_s=time.monotonic() - self.closing_since
+        )
 
 
 @dataclass(frozen=True)
@@ -137,34 +164,22 @@ class _Upstream:
     control: str
 
 
-def _start_upstream(started: _Started) -> _Upstream:
+def _start_upstream(life: _Life) -> _Upstream:
     program = upstream_program.program()
-    model = f"--model={_LOOPBACK}:{started.plan.upstream_port}"
+    model = f"--model={_LOOPBACK}:{life.plan.upstream_port}"
     argv = [str(program), "serve", model, f"--control={_LOOPBACK}:0", "--exit-with-parent"]
-    child = started.run("upstream", argv)
-    line = child.first_line()
-    if not line:
-        raise GatewayError(f"the upstream did not start: {child.last_lines()}")
-    said = msgspec.json.decode(line)
+    child = life.run("upstream", argv, announces=True)
+    said = child.announcement(_ANNOUNCED_WITHIN_S)
     return _Upstream(child, program, said["model"], said["control"])
 
 
-def _start_gateway(
-    started: _Started, program: Path, loadable: _Loadable, upstream: _Upstream
-) -> Testbed:
-    plan = started.plan
+def _start_gateway(life: _Life, program: Path, loadable: _Loadable, upstream: _Upstream) -> Testbed:
+    plan = life.plan
     config = _write_config(plan, loadable, upstream)
     admin_file = plan.folder / "config" / "admin-address.txt"
-    argv = [
-        str(program),
-        *("--config-path", str(config)),
-        *("--admin-address-path", str(admin_file)),
-        *("--concurrency", "1"),
-        *("--log-level", "warning"),
-        *("--component-log-level", "wasm:info"),
-        "--use-dynamic-base-id",
-    ]
-    gateway = started.run("gateway", argv)
+    # Of an earlier gateway in the same folder: it would be asked instead of this one.
+    admin_file.unlink(missing_ok=True)
+    gateway = life.run("gateway", _command(program, config, admin_file))
     # Hashing Envoy takes as long as it needs to open its admin port, so it costs nothing here.
     program_sha256 = _sha256_of_file(program)
 
@@ -173,35 +188,58 @@ def _start_gateway(
             return f"http://{admin_file.read_text().strip()}" if admin_file.stat().st_size else None
         return None
 
-    ready_s = readiness.await_live(admin, lambda: gateway.end, gateway.last_lines, plan.limits)
-    admin_url = str(admin())
-    started.stack.callback(_snapshot, admin_url, plan.folder)
-    facts = TestbedFacts(
-        engine=EngineKind.PROCESS,
-        gateway=GatewayFacts(
-            kind=GatewayKind.ENVOY,
-            image=None,
-            digest=f"sha256:{program_sha256}",
-            envoy_version=_envoy_version(admin_url),
-            platform=f"{platform.system().lower()}/{platform.machine()}",
-            release_evidence=False,
+    ready_s = readiness.await_live(admin, lambda: _end_of(gateway), gateway.last_lines, plan.limits)
+    for child in (gateway, upstream.child):
+        child.patience_s = plan.limits.stop_s
+    life.admin = str(admin())
+    return Testbed(
+        facts=TestbedFacts(
+            engine=EngineKind.PROCESS,
+            gateway=GatewayFacts(
+                kind=GatewayKind.ENVOY,
+                image=None,
+                digest=f"sha256:{program_sha256}",
+                envoy_version=str(_asked(life.admin, "/server_info")["version"]),
+                platform=f"{platform.system().lower()}/{platform.machine()}",
+                release_evidence=False,
+            ),
+            upstream_sha256=_sha256_of_file(upstream.program),
+            adapter=loadable.facts,
+            gateway_config_sha256=sha256_of(config.read_bytes()),
         ),
-        upstream_sha256=_sha256_of_file(upstream.program),
-        adapter=loadable.facts,
-        gateway_config_sha256=sha256_of(config.read_bytes()),
-    )
-    testbed = Testbed(
-        facts=facts,
         limits=plan.limits,
-        gateway_urls=_listener_urls(admin_url, plan),
+        gateway_urls=_listener_urls(life.admin, plan),
         control_url=f"http://{upstream.control}",
         upstream_address=upstream.model,
         gateway_log=gateway.log,
         trouble=lambda: _trouble(gateway, upstream.child),
         timings=Timings(gateway_ready_s=ready_s),
     )
-    started.stack.callback(testbed.close_clients)
-    return testbed
+
+
+def _command(program: Path, config: Path, admin_file: Path) -> list[str]:
+    return [
+        str(program),
+        *("--config-path", str(config)),
+        *("--admin-address-path", str(admin_file)),
+        *("--concurrency", "1"),
+        *("--log-level", "warning"),
+        *("--component-log-level", "wasm:info"),
+        "--use-dynamic-base-id",
+    ]
+
+
+def _end_of(gateway: Child) -> str | None:
+    """Say how the gateway ended; a taken port has a sentence of its own."""
+    end = gateway.end
+    taken = end and _TAKEN.search(gateway.last_lines())
+    if taken:
+        raise GatewayError(
+            f"the gateway cannot listen on {taken[1]}: another program has that port; expected a "
+            "free one; end that program, or leave the choice of the port to the kernel",
+            detail=gateway.last_lines(),
+        )
+    return end
 
 
 def _write_config(plan: Plan, loadable: _Loadable, upstream: _Upstream) -> Path:
@@ -227,9 +265,8 @@ def _write_config(plan: Plan, loadable: _Loadable, upstream: _Upstream) -> Path:
 
 def _listener_urls(admin_url: str, plan: Plan) -> dict[str, str]:
     """Ask the gateway where each listener listens; all that were planned must."""
-    answer = httpx.get(f"{admin_url}/listeners?format=json", trust_env=False).json()
     urls = {}
-    for status in answer.get("listener_statuses", []):
+    for status in _asked(admin_url, "/listeners?format=json").get("listener_statuses", []):
         where = status["local_address"]["socket_address"]
         urls[status["name"]] = f"http://{where['address']}:{where['port_value']}"
     missing = [listener.name for listener in plan.listeners if listener.name not in urls]
@@ -241,33 +278,54 @@ def _listener_urls(admin_url: str, plan: Plan) -> dict[str, str]:
     return urls
 
 
-def _envoy_version(admin_url: str) -> str:
-    return str(httpx.get(f"{admin_url}/server_info", trust_env=False).json()["version"])
+def _asked(admin_url: str, path: str) -> dict[str, Any]:
+    """Ask the admin interface of a gateway that is ready."""
+    try:
+        answer = httpx.get(admin_url + path, timeout=_ADMIN_S, trust_env=False).json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise GatewayError(
+            f"the gateway said LIVE, then its admin interface did not answer {path} "
+            f"({type(error).__name__}: {error}); expected JSON; see logs/gateway.log of this run"
+        ) from error
+    return dict(answer)
 
 
 def _snapshot(admin_url: str, folder: Path) -> None:
     """Keep what the gateway counted, as long as it can still say so."""
     for name, path in _SNAPSHOTS.items():
         try:
-            text = httpx.get(admin_url + path, trust_env=False).text
+            text = httpx.get(admin_url + path, timeout=_ADMIN_S, trust_env=False).text
         except httpx.HTTPError as error:
             text = f"not available: {type(error).__name__}\n"
         (folder / "logs" / name).write_text(text)
 
 
 def _trouble(gateway: Child, upstream: Child) -> str | None:
-    for child in (gateway, upstream):
-        if child.end is not None:
-            last = child.last_lines().splitlines()
-            shown = f"; its last log line: {last[-1]}" if last else ""
-            return f"the {child.name} {child.end} before the matrix was done{shown}"
-    return None
+    """Say which process has ended; asked when an exchange has failed.
+
+    A process that is killed closes its connections before it can be seen to have ended, so it is
+    given a moment.
+    """
+    deadline = time.monotonic() + _SEEN_WITHIN_S
+    while True:
+        for child in (gateway, upstream):
+            if child.end is not None:
+                last = child.last_lines().splitlines()
+                shown = f"; its last log line: {last[-1]}" if last else ""
+                return f"the {child.name} {child.end} before the matrix was done{shown}"
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_SEEN_PAUSE_S)
 
 
-def _proof(testbed: Testbed, seen: list[ProcessSeen]) -> Cleanup:
+def _proof(testbed: Testbed, admin_url: str, seen: list[ProcessSeen]) -> Cleanup:
     """Look again for what was started: processes by id, ports by connecting."""
     ports = {f"gateway {name}": url for name, url in testbed.gateway_urls.items()}
-    ports |= {"upstream control": testbed.control_url, "upstream model": testbed.upstream_address}
+    ports |= {
+        "gateway admin": admin_url,
+        "upstream control": testbed.control_url,
+        "upstream model": testbed.upstream_address,
+    }
     return Cleanup(
         processes=list(seen),
         refused={f"{name} {_bare(where)}": _refuses(_bare(where)) for name, where in ports.items()},
@@ -283,7 +341,7 @@ def _refuses(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex((host, int(port))) != 0
+        return probe.connect_ex((host, int(port))) == errno.ECONNREFUSED
 
 
 def _sha256_of_file(path: Path) -> str:

@@ -7,6 +7,7 @@ ends by itself.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from containers.records import Limits
 
 _PAUSE_S = 0.025
+_READY = b"LIVE"
+_KEPT_BYTES = 200
 
 
 def await_live(
@@ -41,29 +44,49 @@ def await_live(
     """
     start = time.monotonic()
     answer = "the admin interface is not open yet"
-    with httpx.Client(timeout=limits.probe_s, trust_env=False) as client:
-        while True:
-            ended = end()
-            if ended is not None:
-                raise GatewayError(
-                    f"the gateway {ended} before it was ready; expected LIVE from its admin "
-                    "interface; its last log lines are above",
-                    detail=last_lines(),
-                )
-            url = admin()
-            if url is not None:
-                try:
-                    probe = client.get(f"{url}/ready")
-                except httpx.HTTPError as error:
-                    answer = f"{type(error).__name__} after at most {limits.probe_s:g} s"
-                else:
-                    answer = f"status {probe.status_code}, {probe.text.strip()!r}"
-                    if probe.status_code == httpx.codes.OK and probe.text.strip() == "LIVE":
-                        return time.monotonic() - start
-            if time.monotonic() - start > limits.ready_s:
-                raise GatewayError(
-                    f"the gateway was not ready after {limits.ready_s:g} s; expected LIVE from its "
-                    f"admin interface, the last answer was: {answer}; its last log lines are above",
-                    detail=last_lines(),
-                )
-            time.sleep(_PAUSE_S)
+    while True:
+        ended = end()
+        if ended is not None:
+            raise GatewayError(
+                f"the gateway {ended} before it was ready; expected LIVE from its admin "
+                "interface; its last log lines are above",
+                detail=last_lines(),
+            )
+        url = admin()
+        if url is not None:
+            ready, answer = asyncio.run(_probe(f"{url}/ready", limits.probe_s))
+            if ready:
+                return time.monotonic() - start
+        if time.monotonic() - start > limits.ready_s:
+            raise GatewayError(
+                f"the gateway was not ready after {limits.ready_s:g} s; expected LIVE from its "
+                f"admin interface, the last answer was: {answer}; its last log lines are above",
+                detail=last_lines(),
+            )
+        time.sleep(_PAUSE_S)
+
+
+async def _probe(url: str, limit_s: float) -> tuple[bool, str]:
+    """Ask once; return whether it is ready, and the answer in words.
+
+    Asynchronous for its one time-out over the whole exchange: a synchronous client's starts anew
+    with each byte that trickles in.
+    """
+    try:
+        async with (
+            asyncio.timeout(limit_s),
+            httpx.AsyncClient(timeout=limit_s, trust_env=False) as client,
+            client.stream("GET", url) as response,
+        ):
+            body = b""
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > _KEPT_BYTES:
+                    break
+    except TimeoutError:
+        return False, f"none within {limit_s:g} s"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return False, f"{type(error).__name__}: {error}"
+    said = body[:_KEPT_BYTES].strip()
+    ready = response.status_code == httpx.codes.OK and said == _READY
+    return ready, f"status {response.status_code}, {said.decode('utf-8', 'replace')!r}"

@@ -110,9 +110,15 @@ class Cleanup:
     network_isolation: str = ""
 
     @property
+    def leftovers(self) -> tuple[str, ...]:
+        """What was started and is still there, each in a few words."""
+        alive = [f"{seen.name} (process {seen.pid})" for seen in self.processes if not seen.ended]
+        return (*alive, *(f"port of {name}" for name, gone in self.refused.items() if not gone))
+
+    @property
     def complete(self) -> bool:
-        """Whether everything that was started is gone."""
-        return all(seen.ended for seen in self.processes) and all(self.refused.values())
+        """Whether everything that was started is gone; not so before anyone has looked."""
+        return bool(self.processes and self.refused) and not self.leftovers
 
 
 @dataclass(frozen=True, kw_only=True)

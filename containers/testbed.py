@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -18,6 +18,7 @@ from wasm.errors import GatewayError
 from wasm.records import Module, sha256_of
 
 _SETTLE_MS = 2000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,14 @@ class Plan:
 
 class NoAnswer(Exception):  # noqa: N818 - it is an observation, not an error of ours
     """A client request that got no response: what was seen instead, in a sentence."""
+
+
+class _Installed(msgspec.Struct, frozen=True):
+    epoch: int
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: str
 
 
 @dataclass
@@ -93,8 +102,8 @@ class Testbed:
         Raises:
             GatewayError: The upstream is gone, or did not take the script.
         """
-        answer = self._ask("PUT", "/script", content=msgspec.json.encode(script))
-        return int(answer["epoch"])
+        content = msgspec.json.encode(script)
+        return self._ask("PUT", "/script", _Installed, content).epoch
 
     def journal(self, epoch: int) -> Journal:
         """Return what reached the upstream in an epoch, once nothing is under way any more.
@@ -102,8 +111,7 @@ class Testbed:
         Raises:
             GatewayError: The upstream is gone.
         """
-        answer = self._ask("GET", f"/journal?epoch={epoch}&settle_ms={_SETTLE_MS}")
-        return msgspec.convert(answer, Journal)
+        return self._ask("GET", f"/journal?epoch={epoch}&settle_ms={_SETTLE_MS}", Journal)
 
     def send(self, listener: str, request: Request) -> Response:
         """Send a client's request to a listener of the gateway and read the whole response.
@@ -111,12 +119,25 @@ class Testbed:
         Raises:
             NoAnswer: There was no complete response within the time limit.
         """
-        url = self.gateway_urls[listener] + request.target
         start = time.perf_counter()
+        body = b""
         try:
-            answer = self._client.request(
-                request.method, url, headers=list(request.headers), content=request.body
-            )
+            with self._client.stream(
+                request.method,
+                self.gateway_urls[listener],
+                headers=list(request.headers),
+                content=request.body,
+                # As it is: a URL of httpx would be normalised, and lose what follows a #.
+                extensions={"target": request.target.encode()},
+            ) as answer:
+                for part in answer.iter_bytes():
+                    body += part
+                    # The client's own time-out starts anew with each part.
+                    if time.perf_counter() - start > self.limits.exchange_s:
+                        raise NoAnswer(
+                            f"no complete response within {self.limits.exchange_s:g} s, "
+                            f"{len(body)} bytes so far"
+                        )
         except httpx.TimeoutException as error:
             raise NoAnswer(f"no response within {self.limits.exchange_s:g} s") from error
         except httpx.HTTPError as error:
@@ -124,8 +145,8 @@ class Testbed:
         return Response(
             status=answer.status_code,
             headers=tuple((name.lower(), value) for name, value in answer.headers.multi_items()),
-            body=answer.content,
-            body_sha256=sha256_of(answer.content),
+            body=body,
+            body_sha256=sha256_of(body),
             seconds=time.perf_counter() - start,
         )
 
@@ -142,7 +163,7 @@ class Testbed:
             return log.read().decode("utf-8", "replace")
         return ""
 
-    def _ask(self, method: str, path: str, content: bytes | None = None) -> Any:  # noqa: ANN401
+    def _ask(self, method: str, path: str, wanted: type[T], content: bytes | None = None) -> T:
         try:
             answer = self._control.request(method, path, content=content)
         except httpx.HTTPError as error:
@@ -151,7 +172,14 @@ class Testbed:
                 or f"the upstream's control port did not answer ({type(error).__name__}); expected "
                 "it to live as long as the gateway; see logs/upstream.log of this run"
             ) from error
-        data = msgspec.json.decode(answer.content)
-        if answer.status_code != httpx.codes.OK:
-            raise GatewayError(f"the upstream refused {method} {path}: {data.get('error', data)}")
-        return data
+        try:
+            if answer.status_code != httpx.codes.OK:
+                refusal = msgspec.json.decode(answer.content, type=_Refusal)
+                raise GatewayError(f"the upstream refused {method} {path}: {refusal.error}")
+            return msgspec.json.decode(answer.content, type=wanted)
+        except msgspec.MsgspecError as error:
+            raise GatewayError(
+                f"the upstream's control port gave no answer of ours to {method} {path} (status "
+                f"{answer.status_code}, {error}); expected nobody else to have that port; run it "
+                "again"
+            ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wasm import cache, command, repository, toolchain
+from wasm import cache, command, files, toolchain
 from wasm.errors import BuildError
 from wasm.records import sha256_of
 
@@ -19,7 +19,7 @@ def program() -> Path:
         BuildError: Go could not build it.
     """
     go = toolchain.locate()
-    key = sha256_of(f"{repository.digest(_SOURCE)} {go.version} {_BUILD}".encode())
+    key = sha256_of(f"{files.digest(_SOURCE)} {go.version} {_BUILD}".encode())
 
     def fill(draft: Path) -> None:
         with cache.scratch("go-build") as temporary:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from containers.options import TESTBED_OPTIONS
 from sessions.matrix.options import MATRIX_OPTIONS
@@ -22,7 +23,38 @@ class UsageError(Exception):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; `nox -s {self.prog.split()[2]} -- --help` lists the options")
+        raise UsageError(f"{message}; `{self.prog} --help` lists the options")
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("found '', expected a folder")
+    return Path(text).expanduser().resolve()
+
+
+EVERYTHING_ELSE: dict[str, dict[str, Any]] = {
+    "--evidence": {
+        "default": PROJECT / "evidence",
+        "metavar": "DIR",
+        "type": _folder,
+        "help": "where runs and bundles are written (evidence)",
+    },
+    "--keep": {
+        "action": "store_true",
+        "help": "keep the adapted module and the files the gateway loaded",
+    },
+    "--debug": {
+        "action": "store_true",
+        "help": "show tracebacks, and the gateway's debug log",
+    },
+}
+_GROUPS = {
+    "where the two variants come from": SOURCE_OPTIONS,
+    "how they are run": TESTBED_OPTIONS,
+    "which cells are run": MATRIX_OPTIONS,
+    "everything else": EVERYTHING_ELSE,
+}
+_FORWARDED = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS}
 
 
 def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
@@ -32,32 +64,14 @@ def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
         UsageError: One is unknown, or its value is not one it takes.
     """
     parser = _Parser(prog=f"nox -s {session} --", allow_abbrev=False)
-    for title, options in (
-        ("where the two variants come from", SOURCE_OPTIONS),
-        ("how they are run", TESTBED_OPTIONS),
-        ("which cells are run", MATRIX_OPTIONS),
-    ):
+    for title, options in _GROUPS.items():
         group = parser.add_argument_group(title)
         for flag, settings in options.items():
             group.add_argument(flag, **settings)
-    group = parser.add_argument_group("everything else")
-    group.add_argument(
-        "--evidence",
-        metavar="DIR",
-        type=Path,
-        default=PROJECT / "evidence",
-        help="where runs and bundles are written (evidence)",
-    )
-    group.add_argument(
-        "--keep",
-        action="store_true",
-        help="keep the adapted module and the files the gateway loaded",
-    )
-    group.add_argument(
-        "--debug", action="store_true", help="show tracebacks, and the gateway's debug log"
-    )
-    arguments = parser.parse_args(posargs)
-    arguments.evidence = arguments.evidence.expanduser().resolve()
+    arguments, unknown = parser.parse_known_args(posargs)
+    if unknown:
+        # Quoted, so that `"a b" ""` is seen to be two arguments.
+        parser.error(f"unrecognized arguments: {shlex.join(unknown)}")
     return arguments
 
 
@@ -66,6 +80,6 @@ def forwarded(arguments: argparse.Namespace, options: Iterable[str]) -> list[str
     argv: list[str] = []
     for flag in options:
         value = getattr(arguments, flag.lstrip("-").replace("-", "_"))
-        if value is not None:
+        if value != _FORWARDED[flag]["default"]:
             argv += [f"{flag}={value}"]
     return argv

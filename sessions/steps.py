@@ -13,7 +13,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from wasm.errors import ProofError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +30,7 @@ class StepFailed(Exception):  # noqa: N818 - what happened, told to the session
     """A step ended with another status than 0; with the sentence that it gave."""
 
 
-def run(session: nox.Session, *argv: str, env: dict[str, str] | None = None) -> None:
+def run(session: nox.Session, *argv: str) -> None:
     """Run ``python ARGV...`` in the session's environment, its output shown as it comes.
 
     Raises:
@@ -36,66 +38,97 @@ def run(session: nox.Session, *argv: str, env: dict[str, str] | None = None) -> 
         KeyboardInterrupt: It was interrupted, and has cleaned up.
     """
     session.log(shlex.join(["python", *argv]))
-    environment = {**os.environ, **{k: v for k, v in session.env.items() if v is not None}}
-    environment |= env or {}
     python = Path(session.bin_paths[0] if session.bin_paths else "") / "python"
-    # A process group of its own: the terminal's Ctrl-C reaches us alone, and we pass it on once.
-    with (
-        subprocess.Popen(
+    with _Interrupts() as interrupts:
+        # A process group of its own: the terminal's Ctrl-C reaches us alone; we pass it on once.
+        with subprocess.Popen(
             [python, *argv],
-            env=environment,
+            env=_environment(session),
             stderr=subprocess.PIPE,
             process_group=0,
             text=True,
             errors="replace",
-        ) as step,
-        _passing_on(step) as received,
-    ):
-        sentence = _shown(step)
-        status = step.wait()
-    if received:
-        raise KeyboardInterrupt
-    if status != 0:
-        raise StepFailed(sentence or f"{shlex.join(argv[:3])} ended with status {status}")
+        ) as step:
+            interrupts.pass_on_to(step)
+            sentence = _shown(step)
+        if sentence and (interrupts.received or step.returncode == 0):
+            _show(f"{_ERROR}{sentence}\n")
+        if interrupts.received:
+            raise KeyboardInterrupt
+    if step.returncode != 0:
+        raise StepFailed(sentence or f"{shlex.join(argv[:3])} {_end(step.returncode)}")
+
+
+def _environment(session: nox.Session) -> dict[str, str]:
+    """Return ours with the session's changes; a variable that it sets to None is left out."""
+    merged: dict[str, str | None] = {**os.environ, **session.env}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _end(status: int) -> str:
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"
 
 
 def _shown(step: subprocess.Popen[str]) -> str:
-    """Show a step's stderr; keep the sentence of its error for the end."""
+    """Show a step's stderr as it comes; hold back its last error's sentence, for the end."""
     sentence = ""
     for line in step.stderr or ():
         if line.startswith(_ERROR):
+            if sentence:
+                _show(f"{_ERROR}{sentence}\n")
             sentence = line.removeprefix(_ERROR).strip()
         else:
-            sys.stderr.write(line)
-            sys.stderr.flush()
+            _show(line)
     return sentence
 
 
-@contextlib.contextmanager
-def _passing_on(step: subprocess.Popen[str]) -> Iterator[list[int]]:
-    """Pass signals on to the step, each kind once, and wait for it in peace."""
-    received: list[int] = []
+def _show(text: str) -> None:
+    # A terminal that is gone (SIGHUP) must not keep us from waiting for the step's clean-up.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
-    def handler(number: int, _frame: object) -> None:
-        if not received:
-            with contextlib.suppress(ProcessLookupError):
-                step.send_signal(number)
-        received.append(number)
 
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
-    try:
-        yield received
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+class _Interrupts:
+    """Takes signals for a step, and passes the first on to it: its clean-up is not cut short."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self._step: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        # What is ignored stays so: `nohup nox ...` outlives its terminal.
+        self._before = {
+            number: signal.signal(number, self._take)
+            for number in _SIGNALS
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def pass_on_to(self, step: subprocess.Popen[str]) -> None:
+        """Name the step; what came while it was being started is passed on now."""
+        self._step = step
+        if self.received:
+            step.send_signal(self.received[0])
+
+    def _take(self, number: int, _frame: object) -> None:
+        self.received.append(number)
+        if self._step is not None and len(self.received) == 1:
+            self._step.send_signal(number)
 
 
 @contextlib.contextmanager
 def ending_in_a_sentence(session: nox.Session) -> Iterator[None]:
-    """Let a failed step abort the session with its sentence as the last word."""
+    """Let what a user can put right abort the session with its sentence as the last word."""
     try:
         yield
-    except StepFailed as failure:
+    except (StepFailed, ProofError) as failure:
         session.error(str(failure))
 
 

@@ -58,17 +58,14 @@ def adapt_for_stock_envoy(data: bytes) -> Adapted:
         cluster_filter_sha256=sha256(cluster_name_filter()).hexdigest(),
         steps=(
             renaming,
-            "A filter before the plugin sets the property `cluster_name`, which stock Envoy lacks.",
+            "A filter before the plugin sets the property `cluster_name` from `xds.cluster_name`.",
         ),
     )
 
 
 @cache
 def cluster_name_filter() -> bytes:
-    """Assemble the filter that sets the property `cluster_name`; the same bytes each time.
-
-    Its plugin configuration is the name of the route's cluster, as a StringValue.
-    """
+    """Assemble the filter that sets the property `cluster_name`; the same bytes each time."""
     # Here and not above: loading wasmtime's library takes longer than adapting a module.
     from wasmtime import wat2wasm  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from wasm import cache, command, source, toolchain
+from wasm import binary, cache, command, source, toolchain
 from wasm.errors import BuildError
 from wasm.records import Module, sha256_of
 
@@ -30,10 +30,15 @@ def build(variant: Variant, request: Request) -> Module:
         BuildError: Go could not compile it.
     """
     with source.taken_out(variant, request) as tree:
-        return _built(variant, tree)
+        return built_from(tree, variant)
 
 
-def _built(variant: Variant, tree: Tree) -> Module:
+def built_from(tree: Tree, variant: Variant) -> Module:
+    """Return the module of a tree that was taken out; nothing of the build stays in the tree.
+
+    Raises:
+        BuildError: Go could not compile it.
+    """
     go = toolchain.locate()
     # -trimpath and -buildvcs=false: the same source gives the same bytes in any folder and any
     # work tree (golang 33772, 58218, 64772).
@@ -53,17 +58,20 @@ def _built(variant: Variant, tree: Tree) -> Module:
     def fill(draft: Path) -> None:
         start = time.monotonic()
         with cache.scratch("go-build") as temporary:
-            _compile([go.program, *argv], tree, go.environment | _TARGET, temporary)
-        data = (tree.plugin / _OUTPUT).read_bytes()
-        (draft / _OUTPUT).write_bytes(data)
-        facts = {"sha256": sha256_of(data), "seconds": round(time.monotonic() - start, 3)}
+            env = go.environment | _TARGET | {"GOTMPDIR": str(temporary)}
+            _compile([go.program, *argv], tree, env)
+        seconds = round(time.monotonic() - start, 3)
+        (tree.plugin / _OUTPUT).rename(draft / _OUTPUT)
+        data = (draft / _OUTPUT).read_bytes()
+        _refuse_cut_short(data)
+        facts = {"sha256": sha256_of(data), "seconds": seconds}
         (draft / "built.json").write_text(json.dumps(facts))
 
-    folder = cache.entry("modules", _key(record), fill)
+    def whole(entry: Path) -> bool:
+        return _from_cache(record, entry) is not None
+
+    folder = cache.entry("modules", _key(record), fill, whole)
     module = _from_cache(record, folder)
-    if module is None:  # a damaged entry
-        cache.discard(folder)
-        module = _from_cache(record, cache.entry("modules", _key(record), fill))
     if module is None:
         raise BuildError(
             f"the module in {folder} changed while it was read; expected nobody else to write "
@@ -87,18 +95,25 @@ def _key(record: Module) -> str:
     )
 
 
-def _compile(argv: list[str], tree: Tree, env: dict[str, str], temporary: Path) -> None:
-    done = command.run(argv, cwd=tree.plugin, env=env | {"GOTMPDIR": str(temporary)})
+def _compile(argv: list[str], tree: Tree, env: dict[str, str]) -> None:
+    done = command.run(argv, cwd=tree.plugin, env=env)
     if done.succeeded:
         return
-    if "no space left on device" in done.stderr:
-        raise cache.disk_full(temporary)
+    toolchain.refuse_full_disk(done, env)
     lines = done.stderr.strip().splitlines()
     raise BuildError(
         f"Go could not build {tree.source.plugin} of {tree.source.repository} (exit status "
         f"{done.status}); expected a plugin that compiles for wasip1; see the lines above",
         detail="\n".join(lines[:_SHOWN_LINES]),
     )
+
+
+def _refuse_cut_short(data: bytes) -> None:
+    """Go's linker ends with status 0 when the disk took only the beginning of a module (seen)."""
+    try:
+        binary.read_shape(data)
+    except BuildError as error:
+        raise cache.disk_full(cache.root()) from error
 
 
 def _from_cache(record: Module, folder: Path) -> Module | None:

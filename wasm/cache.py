@@ -25,17 +25,31 @@ VARIABLE = "GATEWAY_PROOF_CACHE"
 
 
 def root() -> Path:
-    """Return the cache folder: ``.cache`` in the project, or what GATEWAY_PROOF_CACHE names."""
-    return Path(os.environ.get(VARIABLE) or PROJECT / ".cache")
+    """Return the cache folder: ``.cache`` in the project, or what GATEWAY_PROOF_CACHE names.
+
+    Always absolute: Go and git are started in other folders than ours.
+    """
+    named = os.environ.get(VARIABLE)
+    return Path(os.path.expanduser(named)).absolute() if named else PROJECT / ".cache"  # noqa: PTH111 - Path.expanduser raises for an unknown user
 
 
-def entry(kind: str, key: str, fill: Callable[[Path], None]) -> Path:
+def _never_damaged(_folder: Path) -> bool:
+    return True
+
+
+def entry(
+    kind: str,
+    key: str,
+    fill: Callable[[Path], None],
+    whole: Callable[[Path], bool] = _never_damaged,
+) -> Path:
     """Return the folder of an entry; the first to ask for it fills it.
 
     Args:
         kind: The shelf, such as ``modules``.
         key: A digest of all that goes into the entry.
         fill: Writes the entry's files into the empty folder it is given.
+        whole: Whether an entry holds what was put there; one that does not is filled again.
 
     Raises:
         BuildError: The disk is full, or the folder cannot be written.
@@ -43,20 +57,16 @@ def entry(kind: str, key: str, fill: Callable[[Path], None]) -> Path:
     shelf = root() / kind
     found = shelf / key
     with disk_errors(shelf):
-        if found.is_dir():
+        if found.is_dir() and whole(found):
             return found
         shelf.mkdir(parents=True, exist_ok=True)
         with _locked(shelf / f"{key}.lock"):
-            if not found.is_dir():
+            if not (found.is_dir() and whole(found)):
                 with scratch(kind) as draft:
+                    shutil.rmtree(found, ignore_errors=True)
                     fill(draft)
                     draft.rename(found)
     return found
-
-
-def discard(folder: Path) -> None:
-    """Drop an entry that turned out to be damaged, so that the next to ask fills it again."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -80,7 +90,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise disk_full(folder) from error
-        if error.errno in {errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR}:
+        if _is_ours(error.filename):
             raise BuildError(
                 f"cannot write below {folder} ({error.strerror}); expected a folder of ours to "
                 f"build in; set {VARIABLE} to one that can be written"
@@ -88,12 +98,20 @@ def disk_errors(folder: Path) -> Iterator[None]:
         raise
 
 
-def disk_full(folder: Path) -> BuildError:
-    """Say that there is no room left where we build."""
+def disk_full(folder: Path, variable: str = VARIABLE) -> BuildError:
+    """Say that there is no room left where we build, and which variable names another place."""
     return BuildError(
         f"no space left on the disk of {folder}; a build needs about 500 MB there; free some, "
-        f"or set {VARIABLE} to a folder on another disk"
+        f"or set {variable} to a folder on another disk"
     )
+
+
+def _is_ours(name: object) -> bool:
+    """Whether a path lies in the cache folder or on the way to it: the work done there has more."""
+    if not isinstance(name, str):
+        return False
+    path = Path(name)
+    return path.is_relative_to(root()) or root().is_relative_to(path)
 
 
 @contextlib.contextmanager

@@ -6,13 +6,19 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import IO
+
+
+_DEATH_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -44,11 +50,12 @@ def run(
 ) -> Finished:
     """Run a command to its end and return what it said.
 
-    The command leads a process group; whatever interrupts the wait (a signal, an error) ends the
-    whole group before it goes on, compilers that Go has started included.
+    The command leads a session: no terminal that it (or an ssh that git starts) could ask at, and
+    a process group. Whatever interrupts the wait (a signal, an error) ends the whole group before
+    it goes on, compilers that Go has started included.
 
     Raises:
-        FileNotFoundError: There is no such program.
+        OSError: There is no such program, or it cannot be started there.
     """
     with subprocess.Popen(
         argv,
@@ -57,13 +64,12 @@ def run(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        process_group=0,
+        start_new_session=True,
     ) as process:
         try:
             stdout, stderr = process.communicate(stdin)
         except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end_group(process)
             raise
     return Finished(process.returncode, stdout, stderr.decode("utf-8", "replace"))
 
@@ -91,12 +97,33 @@ def streaming(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        process_group=0,
+        start_new_session=True,
     ) as process:
         try:
             yield cast("IO[bytes]", process.stdout), ending
             ending.status = process.wait()
         except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end_group(process)
             raise
+
+
+def _end_group(leader: subprocess.Popen[bytes]) -> None:
+    """End a command with all that it started, and wait until they are gone.
+
+    Else one of them could still write into a folder that is being removed.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
+    end = time.monotonic() + _DEATH_S
+    while _lives_on(leader.pid) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _lives_on(group: int) -> bool:
+    """Whether a process group has a member; the dead whom nobody has buried are none."""
+    for each in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getpgid(each.pid) == group and each.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import cache, command, repository, retry_identity, toolchain
+from wasm import cache, command, files, repository, retry_identity, toolchain
 from wasm.errors import SourceError
 from wasm.records import Fix, Patch, Source, Variant
 
@@ -73,7 +73,7 @@ class Request:
             plugin=options.plugin,
             baseline_ref=options.baseline_ref,
             fixed_ref=options.fixed_ref,
-            fixed_patch=Path(patch).expanduser() if patch else None,
+            fixed_patch=_path(patch) if patch else None,
         )
 
 
@@ -104,12 +104,12 @@ def taken_out(variant: Variant, request: Request) -> Iterator[Tree]:
         )
     fixed_by_ref = variant is Variant.FIXED and request.fixed_ref is not None
     ref = request.fixed_ref if fixed_by_ref else request.baseline_ref
-    with _opened(request, ref) as found, cache.scratch("source") as root:
+    with _opened(request, ref or "HEAD") as found, cache.scratch("source") as root:
         taken = _take(found, request, ref, root)
         source = taken.source
         if variant is Variant.FIXED and not fixed_by_ref:
             source = replace(source, fix=_fix(request, found, taken, root))
-        yield Tree(root=root, source=replace(source, files_sha256=repository.digest(root)))
+        yield Tree(root=root, source=replace(source, files_sha256=files.digest(root)))
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,13 @@ class _Taken:
 
 
 @contextlib.contextmanager
-def _opened(request: Request, ref: str | None) -> Iterator[repository.Repository]:
+def _opened(request: Request, ref: str) -> Iterator[repository.Repository]:
+    plugin = request.plugin_folder
     if request.kind == "url":
-        with repository.fetched(request.source, [ref or "HEAD"], [request.plugin_folder]) as found:
+        with repository.fetched(request.source, ref, plugin) as found:
             yield found
         return
-    path = cache.PROJECT if request.kind == REFERENCE else Path(request.source).expanduser()
+    path = cache.PROJECT if request.kind == REFERENCE else _path(request.source)
     with repository.opened(path) as found:
         yield found
 
@@ -135,13 +136,12 @@ def _opened(request: Request, ref: str | None) -> Iterator[repository.Repository
 def _take(found: repository.Repository, request: Request, ref: str | None, root: Path) -> _Taken:
     plugin = request.plugin_folder
     as_it_lies = ref is None and request.kind != "url" and not found.bare
-    commit = found.commit(
-        repository.fetched_ref(ref or "HEAD") if request.kind == "url" else ref or "HEAD"
-    )
+    commit = found.commit("HEAD" if request.kind == "url" else ref or "HEAD")
     tree = _plugin_tree(found, commit, plugin, ref)
     folders = [plugin]
     treeish = found.work_tree(folders) if as_it_lies else commit
-    repository.write(found.files(treeish, folders), root, found.name)
+    taken = found.files(treeish, folders)
+    files.write(taken, root, found.name)
     if not (root / plugin / "go.mod").is_file():
         raise SourceError(
             f"no go.mod in {plugin} of {found.name} at {ref or 'HEAD'}; expected the folder of a "
@@ -151,7 +151,10 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
     if replaced:
         folders += replaced
         treeish = found.work_tree(folders) if as_it_lies else commit
-        repository.write(found.files(treeish, replaced), root, found.name)
+        # A replaced folder may hold the plugin's own.
+        there = {file.path for file in taken}
+        more = [file for file in found.files(treeish, replaced) if file.path not in there]
+        files.write(more, root, found.name)
     uncommitted = found.diff(commit, treeish, folders) if as_it_lies else None
     source = Source(
         kind=request.kind,
@@ -183,16 +186,18 @@ def _replaced_folders(root: Path, plugin: str) -> list[str]:
         [go.program, "mod", "edit", "-json", str(root / plugin / "go.mod")], env=go.environment
     )
     if not shown.succeeded:
+        told = shown.last_line.replace(f"{root}/", "")
         raise SourceError(
-            f"{plugin}/go.mod cannot be read: {shown.last_line}; expected what `go mod edit` takes"
+            f"{plugin}/go.mod cannot be read: {told}; expected what `go mod edit` takes; mend it "
+            "there"
         )
     folders = []
     for row in json.loads(shown.stdout).get("Replace") or []:
         new = row["New"]["Path"]
-        if not re.match(r"\.{1,2}(/|$)", new):
+        if not re.match(r"\.{0,2}(/|$)", new):
             continue
-        folder = os.path.normpath(f"{plugin}/{new}")
-        if folder.startswith(".."):
+        folder = os.path.normpath(os.path.join(plugin, new))  # noqa: PTH118 - a path of the repository
+        if folder.startswith(("..", "/")):
             raise SourceError(
                 f"{plugin}/go.mod replaces {row['Old']['Path']} by {new}, outside the repository; "
                 "expected a source that stands alone; move that folder into it"
@@ -215,23 +220,31 @@ def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
             f"--fixed-patch {path} cannot be read ({error.strerror}); expected a patch as "
             "`git diff` writes it; check the path"
         ) from error
-    repository.apply(content, root, taken.folders, path.name)
+    files.apply(content, root, taken.folders, path.name)
     return Fix(origin=path.name, patch=Patch.of(content))
 
 
 def _rewritten(found: repository.Repository, taken: _Taken, root: Path) -> Fix:
     plugin = taken.source.plugin
-    rewrite = retry_identity.fix(root / plugin)
+    try:
+        rewrite = retry_identity.fix(root / plugin)
+    except SourceError as error:  # as seen from the repository, not from a folder that will be gone
+        raise SourceError(error.sentence.replace(f"{root}/", "")) from error
     changed = {f"{plugin}/{name}": content for name, content in rewrite.files.items()}
     for name, content in changed.items():
         (root / name).write_bytes(content)
-    patch = found.diff(taken.treeish, found.tree_with(taken.treeish, changed), [plugin])
+    patch = found.diff(taken.treeish, found.tree_with(taken.treeish, plugin, changed), [plugin])
     if patch is None:
         raise SourceError(
             f"the fix {retry_identity.FIX_ID} changed nothing in {plugin}; expected the defect "
             "there; name a --baseline-ref that has it"
         )
     return Fix(origin=retry_identity.FIX_ID, patch=patch, places=dict(rewrite.places))
+
+
+def _path(text: str) -> Path:
+    # Not Path.expanduser: that raises for a user who does not exist.
+    return Path(os.path.expanduser(text))  # noqa: PTH111
 
 
 def _looks_like_a_url(source: str) -> bool:

@@ -54,6 +54,12 @@ def interrupts_clean_up() -> None:
     signal.signal(signal.SIGINT, _interrupt)
 
 
+def interrupts_come_too_late() -> None:
+    """Let nothing cut short what is quick and must be whole: the writing of what was done."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _interrupt(_number: int, _frame: object) -> NoReturn:
     # Once is enough: a second one must not cut clean-up short.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

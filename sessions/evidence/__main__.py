@@ -38,10 +38,14 @@ def _report(arguments: argparse.Namespace) -> None:
         *store.read_run(runs[Variant.BASELINE]), *store.read_run(runs[Variant.FIXED])
     )
     bundle = folders.new_bundle(evidence)
-    for variant, folder in runs.items():
-        shutil.copytree(folder, bundle / variant)
-    store.write_json(bundle / "comparison.json", comparison)
-    store.seal(bundle)
+    try:
+        for variant, folder in runs.items():
+            shutil.copytree(folder, bundle / variant)
+        store.write_json(bundle / "comparison.json", comparison)
+        store.seal(bundle)
+    except BaseException:
+        shutil.rmtree(bundle, ignore_errors=True)
+        raise
     folders.point_latest(evidence, "bundle", bundle)
     screen.show(comparison, bundle)
     if comparison.verdict is not PairVerdict.PROVEN:

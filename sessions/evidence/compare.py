@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sessions.evidence.alike import refuse_unlike
+from sessions.evidence.founded import refuse_unfounded
 from sessions.evidence.records import (
     CellPair,
     Comparison,
@@ -14,15 +16,14 @@ from sessions.evidence.records import (
     Run,
     Side,
 )
+from sessions.matrix.cells import plan
 from sessions.matrix.verdict import Verdict
-from wasm.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sessions.matrix.cells import Result
-    from wasm.records import Source
 
 _NAMED_AT_MOST = 3
 
@@ -32,10 +33,15 @@ def compare(
 ) -> Comparison:
     """Compare two runs that differ in nothing but the module.
 
+    Recorded verdicts are not taken on trust: each is reached again from its observations.
+
     Raises:
-        EvidenceError: They differ in something else, or one of them never opened its testbed.
+        EvidenceError: They differ in something else, one of them never opened its testbed, or a
+            result does not follow from what was observed.
     """
-    _refuse_unlike(baseline, fixed)
+    refuse_unlike(baseline, fixed)
+    refuse_unfounded(baseline, baseline_results)
+    refuse_unfounded(fixed, fixed_results)
     testbed = fixed.testbed
     if testbed is None:  # pragma: no cover - refused above
         raise AssertionError
@@ -69,18 +75,10 @@ def judge(
     against: list[str] = []
     unclear: list[str] = []
     for run, results in ((baseline, baseline_results), (fixed, fixed_results)):
-        wrong = [r for r in results if not r.as_declared and r.verdict is not Verdict.INCONCLUSIVE]
-        silent = [r for r in results if r.verdict is Verdict.INCONCLUSIVE]
-        against += _grouped(run.variant, wrong)
-        if silent:
-            unclear.append(
-                f"{run.variant}: {len(silent)} of {len(results)} cells have no valid observation, "
-                f"first {silent[0].cell.id}: {silent[0].reason}"
-            )
-        if run.failure:
-            unclear.append(f"{run.variant}: the matrix did not run to its end: {run.failure}")
-        if len(results) != _planned(run):
-            unclear.append(f"{run.variant}: {len(results)} of {_planned(run)} cells were recorded")
+        against += _contradictions(run, results)
+        unclear += _gaps(run, results)
+    if baseline.module.sha256 == fixed.module.sha256:
+        against.append(f"both runs are of one module, {fixed.module.sha256}: nothing was fixed")
     reproduced = [r for r in baseline_results if r.must_fail]
     if not reproduced:
         unclear.append("no cell had to fail on the baseline, so nothing was reproduced")
@@ -88,72 +86,44 @@ def judge(
         return PairVerdict.REFUTED, tuple(against + unclear)
     if unclear:
         return PairVerdict.INCONCLUSIVE, tuple(unclear)
-    return PairVerdict.PROVEN, (
+    proof = (
         f"the baseline failed in {len(reproduced)} of {len(baseline_results)} cells, in each for "
         f"exactly the declared checks, and held in all others; the fixed module held in all "
-        f"{len(fixed_results)}",
+        f"{len(fixed_results)}"
     )
+    return PairVerdict.PROVEN, (proof,)
 
 
-def _planned(run: Run) -> int:
-    return sum(len(case.modes) for case in run.cases) * run.repeats
+def _gaps(run: Run, results: Sequence[Result]) -> Iterator[str]:
+    """Say where a run has no valid observation."""
+    silent = [result for result in results if result.verdict is Verdict.INCONCLUSIVE]
+    if silent:
+        yield (
+            f"{run.variant}: no valid observation in {len(silent)} of {len(results)} cells, first "
+            f"{silent[0].cell.id}: {silent[0].reason}"
+        )
+    if run.failure:
+        yield f"{run.variant}: the matrix did not run to its end: {run.failure}"
+    recorded = {result.cell.id for result in results}
+    planned = [cell.id for cell in plan(run.cases, run.repeats)]
+    missing = [cell for cell in planned if cell not in recorded]
+    if missing:
+        yield (
+            f"{run.variant}: {len(missing)} of {len(planned)} cells were not recorded, first "
+            f"{missing[0]}"
+        )
 
 
-def _grouped(variant: Variant, wrong: Sequence[Result]) -> Iterator[str]:
+def _contradictions(run: Run, results: Sequence[Result]) -> Iterator[str]:
     """Name the cells that contradict the claim, those with the same finding together."""
-    groups: dict[tuple[frozenset[str], frozenset[str]], list[Result]] = {}
-    for result in wrong:
-        key = (frozenset(result.must_fail), frozenset(result.failed_checks))
-        groups.setdefault(key, []).append(result)
-    for results in groups.values():
-        names = ", ".join(result.cell.id for result in results[:_NAMED_AT_MOST])
-        more = f" and {len(results) - _NAMED_AT_MOST} more" if len(results) > _NAMED_AT_MOST else ""
-        yield f"{variant}: {names}{more}: {results[0].finding}"
-
-
-def _refuse_unlike(baseline: Run, fixed: Run) -> None:
-    for run, variant in ((baseline, Variant.BASELINE), (fixed, Variant.FIXED)):
-        if run.variant is not variant:
-            raise _unlike("variant", f"{run.variant} as the {variant} run", str(variant))
-        if run.testbed is None:
-            raise EvidenceError(
-                f"the {variant} run {run.id} has no testbed to compare: {run.failure}; expected a "
-                "run whose gateway came up; mend that and run it again"
-            )
-    one, other = baseline.testbed, fixed.testbed
-    if one is None or other is None:  # pragma: no cover - refused above
-        raise AssertionError
-    for name, first, second in (
-        ("repeats", baseline.repeats, fixed.repeats),
-        ("cases", [case.name for case in baseline.cases], [case.name for case in fixed.cases]),
-        ("engine", one.engine, other.engine),
-        ("gateway", one.gateway, other.gateway),
-        ("upstream", one.upstream_sha256, other.upstream_sha256),
-        ("inputs", baseline.inputs_sha256, fixed.inputs_sha256),
-        ("source", *_origins(baseline.module.source, fixed.module.source)),
-    ):
-        if first != second:
-            raise _unlike(name, str(first), str(second))
-
-
-def _origins(baseline: Source, fixed: Source) -> tuple[object, object]:
-    """Return what of two sources must be the same: all of the baseline, unless two refs were named."""
-
-    def shared(source: Source) -> object:
-        place = (source.repository, source.plugin)
-        if fixed.fix is None:
-            return place
-        uncommitted = source.uncommitted.sha256 if source.uncommitted else None
-        return (*place, source.commit, uncommitted)
-
-    return shared(baseline), shared(fixed)
-
-
-def _unlike(name: str, first: str, second: str) -> EvidenceError:
-    return EvidenceError(
-        f"the two runs cannot be compared: their {name} differ (baseline: {first}; fixed: "
-        f"{second}); expected nothing but the module to differ; run both with the same options"
-    )
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if not result.as_declared and result.verdict is not Verdict.INCONCLUSIVE:
+            groups.setdefault(result.finding, []).append(result)
+    for finding, group in groups.items():
+        names = ", ".join(result.cell.id for result in group[:_NAMED_AT_MOST])
+        more = f" and {len(group) - _NAMED_AT_MOST} more" if len(group) > _NAMED_AT_MOST else ""
+        yield f"{run.variant}: {names}{more}: {finding}"
 
 
 def _pairs(baseline: Sequence[Result], fixed: Sequence[Result]) -> Iterator[CellPair]:

@@ -1,32 +1,38 @@
 """Where evidence lies: a folder per run, a folder per bundle, and links to the latest of each.
 
-Standard library only: sessions make a run's folder before anything else is known of it.
+Nothing but the standard library is needed: sessions make a run's folder before anything else is
+known of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from wasm.errors import EvidenceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def new_run(evidence: Path, name: str) -> Path:
-    """Make a new run's folder; its name sorts by time and is no other run's."""
-    folder = evidence / "runs" / _unique(f"-{name}")
-    folder.mkdir(parents=True)
-    return folder
+    """Make a new run's folder; its name sorts by time and is no other run's.
+
+    Raises:
+        EvidenceError: It cannot be made there.
+    """
+    return _made(evidence, evidence / "runs" / _unique(f"-{name}"))
 
 
 def new_bundle(evidence: Path) -> Path:
-    """Make a new bundle's folder, likewise."""
-    folder = evidence / "bundles" / _unique("")
-    folder.mkdir(parents=True)
-    return folder
+    """Make a new bundle's folder, likewise.
+
+    Raises:
+        EvidenceError: It cannot be made there.
+    """
+    return _made(evidence, evidence / "bundles" / _unique(""))
 
 
 def latest(evidence: Path, name: str) -> Path:
@@ -35,18 +41,53 @@ def latest(evidence: Path, name: str) -> Path:
 
 
 def point_latest(evidence: Path, name: str, target: Path) -> None:
-    """Let the link point to a folder, in one step."""
+    """Let the link point to a folder, in one step; relative, so that the whole can be moved.
+
+    Raises:
+        EvidenceError: Something that is no link is in its place.
+    """
     link = latest(evidence, name)
     link.parent.mkdir(parents=True, exist_ok=True)
     draft = link.with_name(f".{name}-{secrets.token_hex(3)}")
     draft.symlink_to(os.path.relpath(target, link.parent))
-    draft.replace(link)
+    try:
+        draft.replace(link)
+    except OSError as error:
+        draft.unlink()
+        raise _in_the_way(link, error) from error
 
 
 def forget_latest(evidence: Path, name: str) -> None:
-    """Remove the link, so that a run that fails early leaves no older one in its place."""
-    with contextlib.suppress(FileNotFoundError):
-        latest(evidence, name).unlink()
+    """Remove the link, so that a run that fails early leaves no older one in its place.
+
+    Raises:
+        EvidenceError: Something that is no link is in its place.
+    """
+    link = latest(evidence, name)
+    try:
+        link.unlink(missing_ok=True)
+    except NotADirectoryError:
+        return  # new_run says what is wrong with that folder
+    except OSError as error:
+        raise _in_the_way(link, error) from error
+
+
+def _made(evidence: Path, folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise EvidenceError(
+            f"no folder can be made in {evidence} ({error.strerror}); expected one that can be "
+            "written to; name another with --evidence"
+        ) from error
+    return folder
+
+
+def _in_the_way(link: Path, error: OSError) -> EvidenceError:
+    return EvidenceError(
+        f"{link} cannot be replaced ({error.strerror}); expected a link of ours or nothing there; "
+        "move it away"
+    )
 
 
 def _unique(suffix: str) -> str:

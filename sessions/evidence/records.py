@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from containers.records import Cleanup, EngineKind, GatewayFacts, TestbedFacts, Timings
+from containers.records import EngineKind, GatewayFacts, TestbedFacts, Timings
 from sessions.matrix.case import Case, Mode
 from sessions.matrix.checks import CheckName
 from sessions.matrix.verdict import Verdict
@@ -54,6 +54,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         inputs_sha256: Digest of all that both variants must share: cases, repeats, the gateway's
             identity and settings.
+        upstream_address: Where every attempt must have arrived; empty without a testbed.
         testbed: None when it did not open; ``failure`` then says why.
         failure: Why the matrix was not run to its end, in a sentence; empty when it was.
     """
@@ -69,6 +70,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     testbed: TestbedFacts | None
     cases: tuple[Case, ...]
     repeats: int
+    upstream_address: str
     inputs_sha256: str
     counts: Counts
     timings: Timings
@@ -144,5 +146,3 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[Variant, Counts]
     cells: tuple[CellPair, ...]
     runs: dict[Variant, str]
-
-

@@ -1,81 +1,143 @@
-"""A comparison on the terminal: a table, baseline beside fixed, and one line with the verdict."""
+"""A comparison on the terminal: a table, baseline beside fixed, and last of all the verdict."""
 
 from __future__ import annotations
 
+import os
+import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from sessions.evidence.records import PairVerdict
+from sessions.matrix.checks import in_order
 from sessions.matrix.verdict import Verdict
 from wasm.records import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from sessions.evidence.records import CellPair, Comparison, Side
+    from sessions.matrix.checks import CheckName
 
-_SIGNS = {Verdict.PASS: ("✓", "green"), Verdict.MISMATCH: ("✗", "red"), Verdict.INCONCLUSIVE: ("?", "yellow")}
-_COLOURS = {PairVerdict.PROVEN: "green", PairVerdict.REFUTED: "red", PairVerdict.INCONCLUSIVE: "yellow"}
+_COLOURS = {
+    PairVerdict.PROVEN: "green",
+    PairVerdict.REFUTED: "red",
+    PairVerdict.INCONCLUSIVE: "yellow",
+}
+_HEADER = ("case", "mode", *Variant)
+_INDENT = "  "
+_GAP = "   "
 
 
 def show(comparison: Comparison, bundle: Path) -> None:
     """Print a comparison; plain text where the output is no terminal or NO_COLOR is set."""
-    console = Console(highlight=False)
-    table = Table(title=None, box=None, padding=(0, 3, 0, 0), header_style="bold")
-    for column in ("case", "mode", "expected of the baseline", "baseline", "fixed"):
-        table.add_column(column, overflow="fold")
-    for (case, mode), pairs in _grouped(comparison.cells).items():
-        table.add_row(
-            escape(case),
-            mode,
-            pairs[0].expected,
-            _side([pair.baseline for pair in pairs]),
-            _side([pair.fixed for pair in pairs]),
-        )
-    console.print(table)
-    console.print()
-    for variant in Variant:
-        counts = comparison.counts[variant]
-        console.print(
-            f"{variant:<9} {counts.cells} cells: {counts.passed} pass, {counts.mismatch} mismatch, "
-            f"{counts.inconclusive} inconclusive; module {comparison.modules[variant].sha256}"
-        )
-    gateway = comparison.gateway
-    release = "release evidence" if comparison.release_evidence else "not release evidence"
-    console.print(
-        f"gateway   {gateway.kind}, Envoy {_short(gateway.envoy_version)}, engine "
-        f"{comparison.engine}: {release} for Higress' gateway"
+    console = Console(
+        highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto", markup=False
     )
-    console.print(f"evidence  {escape(str(bundle))}", soft_wrap=True)
-    colour = _COLOURS[comparison.verdict]
-    for reason in comparison.reasons:
-        console.print(
-            Text.assemble((f"{comparison.verdict}", f"bold {colour}"), f": {reason}"), soft_wrap=True
+    for line in (*_table(comparison.cells), Text(), *_facts(comparison, bundle), Text()):
+        _print(console, line)
+    first, *others = comparison.reasons
+    for reason in others:
+        _print(console, Text(f"also: {reason}"))
+    verdict = Text(f"{comparison.verdict}: {first}")
+    verdict.stylize(f"bold {_COLOURS[comparison.verdict]}", 0, len(comparison.verdict))
+    _print(console, verdict)
+
+
+def _print(console: Console, line: Text) -> None:
+    """Print a line; in a terminal a sentence breaks between words, and piped nothing breaks."""
+    if console.is_terminal and len(line) > console.width and not line.no_wrap:
+        indent = " " * (len(line.plain) - len(line.plain.lstrip()) + len(_INDENT))
+        shorter = textwrap.wrap(
+            line.plain,
+            console.width,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
+        spans, style = line.spans, line.style
+        line = Text("\n".join(shorter), style, spans=spans)
+    console.print(line, soft_wrap=True)
 
 
-def _grouped(cells: Sequence[CellPair]) -> dict[tuple[str, str], list[CellPair]]:
+def _table(cells: Sequence[CellPair]) -> Iterator[Text]:
+    """Give a line per case and mode, below it what failed; no name is ever folded or cut."""
     groups: dict[tuple[str, str], list[CellPair]] = {}
     for pair in cells:
         groups.setdefault((pair.case, pair.mode), []).append(pair)
-    return groups
+    rows = [
+        (
+            Text(case),
+            Text(mode),
+            _verdicts((pair.baseline, pair.must_fail) for pair in pairs),
+            _verdicts((pair.fixed, ()) for pair in pairs),
+        )
+        for (case, mode), pairs in groups.items()
+    ]
+    header = tuple(Text(title, "bold") for title in _HEADER)
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(_HEADER))]
+    yield _row(header, widths)
+    for row, pairs in zip(rows, groups.values(), strict=True):
+        yield _row(row, widths)
+        yield from _failures("baseline", [(pair.baseline, pair.must_fail) for pair in pairs])
+        yield from _failures("fixed", [(pair.fixed, ()) for pair in pairs])
 
 
-def _side(sides: Sequence[Side]) -> Text:
+def _row(parts: Sequence[Text], widths: Sequence[int]) -> Text:
+    line = Text(no_wrap=True)
+    for part, width in zip(parts, widths, strict=True):
+        line.append_text(part).append(" " * (width - len(part)) + _GAP)
+    line.rstrip()
+    return line
+
+
+def _verdicts(sides: Iterable[tuple[Side, tuple[CheckName, ...]]]) -> Text:
+    """Count the verdicts; green where each cell showed what was declared."""
+    counts: Counter[tuple[Verdict, str]] = Counter()
+    for side, must_fail in sides:
+        colour = "green" if set(side.failed_checks) == set(must_fail) else "red"
+        counts[side.verdict, "yellow" if side.verdict is Verdict.INCONCLUSIVE else colour] += 1
     text = Text()
-    for verdict, count in Counter(side.verdict for side in sides).items():
-        sign, colour = _SIGNS[verdict]
-        text.append(f"{sign} {count} {verdict}  ", style=colour)
-    failed = sorted({check for side in sides for check in side.failed_checks})
-    if failed:
-        text.append("(" + ", ".join(failed) + ")", style="dim")
+    for (verdict, colour), count in counts.items():
+        text.append(", " if text else "").append(f"{count} {verdict}", colour)
     return text
+
+
+def _failures(variant: str, sides: Sequence[tuple[Side, tuple[CheckName, ...]]]) -> Iterator[Text]:
+    """Say which checks failed, those that had to apart from those that had not."""
+    silent = [side.reason for side, _ in sides if side.verdict is Verdict.INCONCLUSIVE]
+    seen = [pair for pair in sides if pair[0].verdict is not Verdict.INCONCLUSIVE]
+    declared = {check for side, must_fail in seen for check in {*side.failed_checks} & {*must_fail}}
+    others = {check for side, must_fail in seen for check in {*side.failed_checks} - {*must_fail}}
+    held = {check for side, must_fail in seen for check in {*must_fail} - {*side.failed_checks}}
+    for what, checks, colour in (
+        ("as declared", declared, "dim"),
+        ("not declared", others, "red"),
+        ("declared but held", held, "red"),
+    ):
+        if checks:
+            yield Text(f"{_INDENT}{variant}, {what}: {', '.join(in_order(checks))}", colour)
+    for reason in dict.fromkeys(silent):
+        yield Text(f"{_INDENT}{variant}: {reason}", "yellow")
+
+
+def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
+    for variant in Variant:
+        counts = comparison.counts[variant]
+        yield Text(
+            f"{variant:<10}{counts.cells} cells: {counts.passed} pass, {counts.mismatch} mismatch, "
+            f"{counts.inconclusive} inconclusive"
+        )
+        yield Text(f"  module  {comparison.modules[variant].sha256}")
+    gateway = comparison.gateway
+    version = _short(gateway.envoy_version)
+    yield Text(f"gateway   {gateway.kind}, Envoy {version}, engine {comparison.engine}")
+    no = "" if comparison.release_evidence else "not "
+    yield Text(f"          {no}release evidence for Higress' gateway")
+    yield Text(f"evidence  {bundle}")
 
 
 def _short(version: str) -> str:

@@ -6,6 +6,8 @@ written last, SHA256SUMS over all of them.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +19,35 @@ from sessions.matrix.cells import Result
 from wasm.errors import EvidenceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 RUN = "run.json"
 CELLS = "cells.jsonl"
 CLEANUP = "cleanup.json"
 SUMS = "SHA256SUMS"
+_NOT_WRITABLE = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+}
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Turn a disk that is full or cannot be written into the sentence that says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise EvidenceError(
+                f"no space left on the disk of {folder}; expected room for a run's evidence, about "
+                "1 MB; free some, or name a folder on another disk with --evidence"
+            ) from error
+        if error.errno in _NOT_WRITABLE:
+            raise EvidenceError(
+                f"cannot write below {folder} ({error.strerror}); expected a folder for evidence; "
+                "name one that can be written with --evidence"
+            ) from error
+        raise
 
 
 def write_json(path: Path, record: object) -> None:
@@ -61,9 +86,7 @@ def read_run(folder: Path) -> tuple[Run, tuple[Result, ...]]:
 
 def seal(folder: Path) -> str:
     """Write SHA256SUMS over every file of a folder, last of all; return its own digest."""
-    files = sorted(
-        path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS
-    )
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
     rows = []
     for path in files:
         with path.open("rb") as file:

@@ -10,22 +10,49 @@ from __future__ import annotations
 import fnmatch
 import re
 import tomllib
+from datetime import date, time
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from sessions.matrix.checks import CheckName, names_for
+from sessions.matrix import credentials
+from sessions.matrix.checks import NEVER_TO_FAIL, CheckName, names_for
 from wasm.errors import CaseError
 from wasm.records import Variant
 
 BUNDLED = Path(__file__).parent / "cases"
-_DUMMY = re.compile(r"dummy-[a-z0-9-]+")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_CREDENTIAL_FIELD = re.compile(
-    r"token|secret|password|credential|(api|access|private).?key", re.IGNORECASE
-)
+_WITHOUT_A_BODY = (204, 205, 304)
+_TOP = "the top level"
+_TYPES = {
+    "array": "a list",
+    "bool": "true or false",
+    "date": "a date",
+    "datetime": "a date and time",
+    "float": "a number with a fraction",
+    "int": "a whole number",
+    "object": "a table",
+    "str": "a text",
+    "time": "a time",
+}
+_MEANING = {
+    "name": "it names the case, such as kling-text-to-video",
+    "title": "it says what the case shows, in a few words",
+    "keys": "it lists the dummy credentials that may appear",
+    "plugin": "it is the plugin's configuration",
+    "request": "it is what the client sends",
+    "upstream": "it is what must reach the upstream",
+    "failure": "it is the upstream's first answer in mode retry",
+    "success": "it is the upstream's answer to the attempt that is to succeed",
+    "client": "it is what the client must get",
+    "method": "it is a method such as POST",
+    "target": "it is a path such as /v1/videos",
+    "status": "it is a status such as 200",
+    "json": "it is the body",
+}
 
 
 class Mode(StrEnum):
@@ -121,52 +148,108 @@ def read(file: Path) -> Case:
     """
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise CaseError(
-            f"{file.name} cannot be read as TOML: {error}; expected a case as in "
+            f"{file.name} cannot be read as TOML: {reason}; expected a case as in "
             "sessions/matrix/cases; mend the file"
         ) from error
+    # Before anything else, so that no other message can repeat a credential.
+    _refuse_shapes(data, file.name)
     try:
         case = msgspec.convert(data, Case)
     except msgspec.ValidationError as error:
-        what, _, key = str(error).partition(" - at ")
-        where = key.strip("`").removeprefix("$.").removeprefix("$") or "the top level"
-        raise CaseError(
-            f"{file.name}: {where}: {what[0].lower()}{what[1:]}; see docs/cases.md for what a "
-            "case holds"
-        ) from error
+        raise _not_a_case(file.name, data, str(error)) from error
+    for part in ("plugin", "request", "upstream", "failure", "success", "client"):
+        _refuse_what_json_lacks(data[part], part, file.name)
     _check(case, file.name)
     return case
+
+
+def _refuse_shapes(data: dict[str, Any], file: str) -> None:
+    """Refuse what looks like a real credential, wherever it stands."""
+    keys = data.get("keys")
+    declared = keys if isinstance(keys, list) else []
+    for path, text in (*credentials.field_names(data, ""), *credentials.texts(data, "")):
+        for credential in credentials.by_shape(text):
+            if not (credentials.is_dummy(credential) and credential in declared):
+                raise _not_a_dummy(file, path.removeprefix(".") or _TOP, credential)
+
+
+def _refuse_what_json_lacks(value: Any, path: str, file: str) -> None:  # noqa: ANN401 - TOML's
+    if isinstance(value, dict):
+        for key, below in value.items():
+            _refuse_what_json_lacks(below, f"{path}.{key}", file)
+    elif isinstance(value, list):
+        for number, below in enumerate(value):
+            _refuse_what_json_lacks(below, f"{path}[{number}]", file)
+    elif isinstance(value, date | time) or (isinstance(value, float) and not isfinite(value)):
+        # A date-time is a date too.
+        what = "the number" if isinstance(value, float) else "the date or time"
+        raise _wrong(file, path, f"{what} {value}", "a value that JSON has, such as a text")
+
+
+def _not_a_case(file: str, data: dict[str, Any], reason: str) -> CaseError:
+    """Say in our words what msgspec found."""
+    what, _, where = reason.partition(" - at ")
+    path = where.replace("`", "").removeprefix("$").removeprefix(".")
+    if path.startswith("must_fail[...]"):
+        # msgspec does not say in which mode.
+        for mode, checks in data["must_fail"].items():
+            try:
+                msgspec.convert(checks, list[CheckName])
+            except msgspec.ValidationError as error:
+                what, _, where = str(error).partition(" - at ")
+                path = f"must_fail.{mode}{where.strip('`').removeprefix('$')}"
+                break
+    elif path == "key in $.must_fail":
+        path = "must_fail"
+    quoted = [part for number, part in enumerate(re.split("[`']", what)) if number % 2]
+    if what.startswith("Expected") and len(quoted) > 1:
+        return _wrong(file, path or _TOP, _TYPES.get(quoted[1], quoted[1]), _TYPES[quoted[0]])
+    if what.startswith("Invalid enum"):
+        known: tuple[StrEnum, ...] = tuple(Mode)
+        if path.startswith("must_fail."):
+            known = _declarable(retry=True)
+        return _wrong(file, path, quoted[0], f"one of {', '.join(known)}")
+    held = Case if not path else Message if path in ("request", "upstream") else Answer
+    fields = held.__struct_fields__
+    if "unknown field" in what:
+        found = f"the unknown field {quoted[0]}"
+        return _wrong(file, path or _TOP, found, f"no other than {', '.join(fields)}")
+    return _wrong(file, path or _TOP, f"no field {quoted[0]}", f"one; {_MEANING[quoted[0]]}")
 
 
 def _check(case: Case, file: str) -> None:
     if not _NAME.fullmatch(case.name):
         raise _wrong(file, "name", repr(case.name), "kebab-case such as kling-text-to-video")
     if not case.modes or len(set(case.modes)) != len(case.modes):
-        raise _wrong(file, "modes", repr([*map(str, case.modes)]), "each of retry, direct once")
+        raise _wrong(file, "modes", _listed(case.modes), "retry, direct or both, each once")
     _check_keys(case, file)
     for part in ("request", "upstream"):
         message: Message = getattr(case, part)
-        if not re.fullmatch(r"/[\x21-\x7e]*", message.target):
+        if not re.fullmatch(r"/[\x21-\x7e]*", message.target) or "#" in message.target:
             raise _wrong(file, f"{part}.target", repr(message.target), "a path such as /v1/videos")
         if not re.fullmatch(r"[A-Z]+", message.method):
             raise _wrong(file, f"{part}.method", repr(message.method), "a method such as POST")
     for part in ("failure", "success", "client"):
         answer: Answer = getattr(case, part)
-        if not 200 <= answer.status <= 599:  # noqa: PLR2004 - the statuses that end an exchange
-            raise _wrong(file, f"{part}.status", str(answer.status), "a status from 200 to 599")
+        if not 200 <= answer.status <= 599 or answer.status in _WITHOUT_A_BODY:  # noqa: PLR2004 - the statuses that end an exchange
+            raise _wrong(
+                file, f"{part}.status", str(answer.status), "200 to 599, and one that has a body"
+            )
     for mode, checks in case.must_fail.items():
         _check_must_fail(case, file, mode, checks)
 
 
 def _check_keys(case: Case, file: str) -> None:
     """Refuse any credential that is not a dummy which the case declares."""
-    for key in case.keys:
-        if not _DUMMY.fullmatch(key):
-            raise _not_a_dummy(file, "keys", key)
+    for number, key in enumerate(case.keys):
+        if not credentials.is_dummy(key):
+            raise _not_a_dummy(file, f"keys[{number}]", key)
     if not case.keys or len(set(case.keys)) != len(case.keys):
-        raise _wrong(file, "keys", repr(case.keys), "at least one dummy key, each once")
-    for path, value in _credentials(case.plugin, "plugin"):
+        raise _wrong(file, "keys", _listed(case.keys), "at least one dummy key, each once")
+    for path, value in credentials.by_name(case.plugin, "plugin"):
         if value not in case.keys:
             raise _not_a_dummy(file, path, value)
 
@@ -174,38 +257,23 @@ def _check_keys(case: Case, file: str) -> None:
 def _check_must_fail(case: Case, file: str, mode: Mode, checks: list[CheckName]) -> None:
     where = f"must_fail.{mode}"
     if mode not in case.modes:
-        raise _wrong(file, where, mode, f"a mode that the case runs in: {', '.join(case.modes)}")
+        raise _wrong(
+            file, "must_fail", mode, f"a mode that the case runs in: {', '.join(case.modes)}"
+        )
     if not checks or len(set(checks)) != len(checks):
-        raise _wrong(file, where, repr([*map(str, checks)]), "at least one check, each once")
-    known = names_for(retry=mode is Mode.RETRY)
-    for check in checks:
+        raise _wrong(file, where, _listed(checks), "at least one check, each once")
+    known = _declarable(retry=mode is Mode.RETRY)
+    for number, check in enumerate(checks):
         if check not in known:
-            raise _wrong(file, where, check, f"one of {', '.join(known)}")
+            raise _wrong(file, f"{where}[{number}]", check, f"one of {', '.join(known)}")
 
 
-def _credentials(value: Any, path: str) -> list[tuple[str, str]]:  # noqa: ANN401 - TOML's values
-    """Return every text below a field whose name says that it holds a credential."""
-    found: list[tuple[str, str]] = []
-    if isinstance(value, dict):
-        for key, below in value.items():
-            if _CREDENTIAL_FIELD.search(key):
-                found += [(f"{path}.{key}", text) for text in _texts(below)]
-            else:
-                found += _credentials(below, f"{path}.{key}")
-    elif isinstance(value, list):
-        for below in value:
-            found += _credentials(below, path)
-    return found
+def _declarable(*, retry: bool) -> tuple[CheckName, ...]:
+    return tuple(name for name in names_for(retry=retry) if name not in NEVER_TO_FAIL)
 
 
-def _texts(value: Any) -> list[str]:  # noqa: ANN401 - TOML's values
-    if isinstance(value, str):
-        return [value] if value else []
-    if isinstance(value, dict):
-        return [text for below in value.values() for text in _texts(below)]
-    if isinstance(value, list):
-        return [text for below in value for text in _texts(below)]
-    return []
+def _listed(values: list[Any]) -> str:
+    return ", ".join(map(str, values)) or "none"
 
 
 def _wrong(file: str, key: str, found: str, expected: str) -> CaseError:
@@ -214,7 +282,7 @@ def _wrong(file: str, key: str, found: str, expected: str) -> CaseError:
 
 def _not_a_dummy(file: str, key: str, value: str) -> CaseError:
     # What may be a real credential is not repeated in a log.
-    shown = value if value.startswith("dummy") else f"{value[:2]}... ({len(value)} characters)"
+    shown = value if credentials.is_dummy(value) else f"a text of {len(value)} characters"
     return CaseError(
         f"{file}: {key}: found {shown}, expected a dummy credential (dummy-...) that `keys` lists; "
         "no real credential is needed, and none may get into evidence"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -12,7 +11,7 @@ from containers.exchange import Attempt, Request, Response
 from containers.testbed import NoAnswer
 from sessions.matrix import oracle, verdict
 from sessions.matrix.case import Case, Mode
-from sessions.matrix.checks import Check, CheckName
+from sessions.matrix.checks import Check, CheckName, in_order
 from sessions.matrix.verdict import Verdict
 from wasm.errors import GatewayError
 
@@ -20,12 +19,35 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from containers.exchange import Journal
-    from containers.testbed import Testbed
     from wasm.records import Variant
 
 # Lines of the plugin's log that say the testbed, not the plugin, kept a retry from going out.
 _TESTBED_FAULTS = ("get route cluster failed",)
 _JSON = ("content-type", "application/json")
+
+
+class OpenTestbed(Protocol):
+    """What a cell needs of an open testbed (containers/testbed.py)."""
+
+    upstream_address: str
+
+    def install(self, script: dict[str, Any]) -> int:
+        """Reset the upstream and give it a script; return its epoch."""
+
+    def send(self, listener: str, request: Request) -> Response:
+        """Send a client's request to a case's listener."""
+
+    def journal(self, epoch: int) -> Journal:
+        """Return what reached the upstream in an epoch."""
+
+    def log_position(self) -> int:
+        """Return how much the gateway has logged."""
+
+    def log_since(self, position: int) -> str:
+        """Return what it has logged since."""
+
+    def trouble(self) -> str | None:
+        """Say what has ended before its time, if anything."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +61,16 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The cell's name: its request id in the gateway, its test id in pytest."""
         return f"{self.case}/{self.mode}/{self.repeat}"
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of a cell; ``fault`` says why that is no valid observation, if it is none."""
+
+    request: Request
+    response: Response | None
+    attempts: tuple[Attempt, ...] = ()
+    fault: str = ""
+    seconds: float = 0.0
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +100,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     as_declared: bool
     reason: str
     seconds: float
+
+    @property
+    def observation(self) -> Observation:
+        """What was seen, without what it means."""
+        inconclusive = self.verdict is Verdict.INCONCLUSIVE
+        return Observation(
+            request=self.request,
+            response=self.response,
+            attempts=self.attempts,
+            fault=self.reason if inconclusive else "",
+            seconds=self.seconds,
+        )
 
     @property
     def finding(self) -> str:
@@ -118,32 +162,42 @@ def script(case: Case, mode: Mode) -> dict[str, Any]:
     return {"steps": [refuse, {"name": "retry", **accept}]}
 
 
-def run(testbed: Testbed, case: Case, cell: Cell, variant: Variant) -> Result:
+def request(case: Case, cell: Cell) -> Request:
+    """Return what the client sends in a cell; named by the cell's id."""
+    return Request(
+        method=case.request.method,
+        target=case.request.target,
+        headers=(_JSON, ("x-request-id", cell.id)),
+        body=msgspec.json.encode(case.request.json),
+    )
+
+
+def run(testbed: OpenTestbed, case: Case, cell: Cell, variant: Variant) -> Result:
     """Run one cell: reset the upstream, send the request, read the journal, judge.
 
     Nothing that happens to gateway or upstream is raised: it makes the cell inconclusive, with
     the reason in a sentence.
     """
     start = time.perf_counter()
-    request = Request(
-        method=case.request.method,
-        target=case.request.target,
-        headers=(_JSON, ("x-request-id", cell.id)),
-        body=msgspec.json.encode(case.request.json),
-    )
-    seen = _observe(testbed, case, cell, request)
-    must_fail = tuple(sorted(case.expected_failures(variant, cell.mode)))
+    seen = _observe(testbed, case, cell)
+    seen = msgspec.structs.replace(seen, seconds=time.perf_counter() - start)
+    return conclude(case, cell, variant, seen, testbed.upstream_address)
+
+
+def conclude(
+    case: Case, cell: Cell, variant: Variant, seen: Observation, upstream_address: str
+) -> Result:
+    """Return what an observation means. Pure: the same again from what was recorded of it."""
     checks: tuple[Check, ...] = ()
     if seen.response is not None and not seen.fault:
-        checks = oracle.judge(
-            case, cell.mode, seen.attempts, seen.response, testbed.upstream_address
-        )
+        checks = oracle.judge(case, cell.mode, seen.attempts, seen.response, upstream_address)
     found = verdict.of_checks(checks)
     failed = verdict.failed(checks)
+    must_fail = in_order(case.expected_failures(variant, cell.mode))
     return Result(
         cell=cell,
         variant=variant,
-        request=request,
+        request=seen.request,
         response=seen.response,
         attempts=seen.attempts,
         checks=checks,
@@ -152,46 +206,43 @@ def run(testbed: Testbed, case: Case, cell: Cell, variant: Variant) -> Result:
         must_fail=must_fail,
         as_declared=verdict.as_declared(found, failed, must_fail),
         reason=seen.fault or ", ".join(failed),
-        seconds=time.perf_counter() - start,
+        seconds=seen.seconds,
     )
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What was observed of a cell, and why that is no valid observation, if it is none."""
-
-    response: Response | None = None
-    attempts: tuple[Attempt, ...] = ()
-    fault: str = ""
-
-
-def _observe(testbed: Testbed, case: Case, cell: Cell, request: Request) -> _Seen:
+def _observe(testbed: OpenTestbed, case: Case, cell: Cell) -> Observation:
+    sent = request(case, cell)
     position = testbed.log_position()
     response: Response | None = None
     silence = ""
     try:
         epoch = testbed.install(script(case, cell.mode))
         try:
-            response = testbed.send(case.name, request)
+            response = testbed.send(case.name, sent)
         except NoAnswer as error:
             silence = str(error)
         journal = testbed.journal(epoch)
     except GatewayError as error:
-        return _Seen(response=response, fault=testbed.trouble() or error.sentence)
+        fault = testbed.trouble() or error.sentence
+        return Observation(request=sent, response=response, fault=fault)
     if silence:
         fault = testbed.trouble() or _silent(silence, journal)
     else:
         fault = _incomplete(journal) or _testbed_fault(testbed.log_since(position))
-    return _Seen(response, journal.attempts, fault)
+    return Observation(request=sent, response=response, attempts=journal.attempts, fault=fault)
 
 
 def _silent(silence: str, journal: Journal) -> str:
     if journal.attempts:
-        return f"{silence}, though {len(journal.attempts)} attempt(s) reached the upstream"
+        return f"{silence}, though {_attempts(len(journal.attempts))} reached the upstream"
     return (
         f"{silence}, and nothing reached the upstream: the gateway holds the request (is "
         "allow_on_headers_stop_iteration set for the plugin?)"
     )
+
+
+def _attempts(number: int) -> str:
+    return f"{number} attempt{'' if number == 1 else 's'}"
 
 
 def _incomplete(journal: Journal) -> str:
@@ -200,7 +251,10 @@ def _incomplete(journal: Journal) -> str:
             "an attempt of an earlier cell was still under way, so this cell's cannot be told apart"
         )
     if not journal.complete:
-        return f"the upstream's journal is incomplete ({journal.in_flight} attempt(s) under way)"
+        under_way = (
+            f"{_attempts(journal.in_flight)} under way" if journal.in_flight else "a body cut"
+        )
+        return f"the upstream's journal is incomplete ({under_way})"
     return ""
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class CheckName(StrEnum):
@@ -13,6 +16,7 @@ class CheckName(StrEnum):
 
     ATTEMPT_COUNT = "attempt_count"
     ARRIVAL = "arrival"
+    DECLARED_KEYS = "declared_keys"
     FIRST_KEY = "first_key"
     FIRST_METHOD = "first_method"
     FIRST_PATH = "first_path"
@@ -34,6 +38,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool
 
 
+# An attempt with a credential that the case does not declare fails every run (EVIDENCE.md 7).
+NEVER_TO_FAIL = frozenset({CheckName.DECLARED_KEYS})
+
+
 def names_for(*, retry: bool) -> tuple[CheckName, ...]:
     """Return the checks of a cell, in the order in which they are made."""
     return tuple(name for name in CheckName if retry or not name.startswith("retry_"))
+
+
+def in_order(names: Iterable[CheckName]) -> tuple[CheckName, ...]:
+    """Return some checks in the order in which they are made."""
+    wanted = set(names)
+    return tuple(name for name in CheckName if name in wanted)

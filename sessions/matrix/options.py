@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 
 def _at_least_one(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isascii() and text.isdigit() else 0
     if number < 1:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1")
     return number
 
-
-_at_least_one.__name__ = "whole number from 1"
 
 MATRIX_OPTIONS: dict[str, dict[str, Any]] = {
     "--cases": {

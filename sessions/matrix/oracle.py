@@ -7,9 +7,9 @@ same object in another order.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from sessions.matrix import credentials, exact_json
 from sessions.matrix.case import Mode
 from sessions.matrix.checks import Check, CheckName
 
@@ -46,6 +46,7 @@ def judge(
             [upstream_address] * len(attempts),
             [attempt.arrived_on for attempt in attempts],
         ),
+        _only_declared(case, attempts),
     ]
     first = attempts[0] if attempts else None
     checks += _attempt("first", case, first, case.keys)
@@ -91,27 +92,18 @@ def _equal(name: CheckName, expected: Any, actual: Any) -> Check:  # noqa: ANN40
 
 def _same_json(name: CheckName, expected: Any, body: bytes) -> Check:  # noqa: ANN401 - likewise
     try:
-        actual = json.loads(body, object_pairs_hook=_without_repeats)
+        holds = exact_json.same(exact_json.exactly(expected), exact_json.read(body))
     except ValueError:
-        return Check(
-            name=name, expected=expected, actual=body.decode("utf-8", "replace"), holds=False
-        )
-    return Check(name=name, expected=expected, actual=actual, holds=_same(expected, actual))
+        holds = False
+    return Check(name=name, expected=expected, actual=exact_json.shown(body), holds=holds)
 
 
-def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - JSON's values
-    """Compare JSON values; unlike ``==``, true is not 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other)
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object names a key twice")
-    return found
+def _only_declared(case: Case, attempts: Sequence[Attempt]) -> Check:
+    """Check every credential of every attempt, also of those that must not be there at all."""
+    carried = [key for attempt in attempts for key in credentials.in_headers(attempt.headers)]
+    return Check(
+        name=CheckName.DECLARED_KEYS,
+        expected=list(case.keys),
+        actual=carried,
+        holds=all(key in case.keys for key in carried),
+    )

@@ -18,7 +18,7 @@ from sessions.matrix.options import MATRIX_OPTIONS
 from sessions.matrix.verdict import ProtocolMismatch
 from wasm import terminal
 from wasm.build import build
-from wasm.errors import ProofError
+from wasm.errors import GatewayError, ProofError
 from wasm.options import SOURCE_OPTIONS
 from wasm.records import Variant
 from wasm.source import Request
@@ -76,7 +76,7 @@ def recorder(pytestconfig: pytest.Config) -> Recorder:
 def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed]:
     options = pytestconfig.option
     try:
-        choice = engines.choose(options.engine, options.gateway)
+        choice = engines.choose(options.engine, options.gateway, options.gateway_image)
         for reason in choice.reasons:
             print(reason)
         module = build(recorder.variant, Request.of_options(options))
@@ -91,23 +91,46 @@ def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed
             gateway=choice.gateway,
             envoy=options.envoy,
         )
-        with engines.opened(choice, plan) as testbed:
+        with store.disk_errors(recorder.folder), engines.opened(choice, plan) as testbed:
             recorder.opened(testbed)
             yield testbed
+        _refuse_leftovers(testbed)
     except ProofError as error:
         recorder.failure = error.sentence
         pytest.exit(terminal.last_words(error), returncode=error.exit_status)
 
 
+def _refuse_leftovers(testbed: Testbed) -> None:
+    if not testbed.cleanup.complete:
+        left = ", ".join(testbed.cleanup.leftovers) or "nobody has looked"
+        raise GatewayError(
+            f"the testbed was closed and is not gone: {left}; expected no process and no open port "
+            "of it; end these by hand, then run it again"
+        )
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
     """Write the run when all other reports are written, then its sums, last of all."""
-    yield
+    terminal.interrupts_come_too_late()
     recorder = session.config.stash[RECORDER]
     if exitstatus == pytest.ExitCode.INTERRUPTED and not recorder.failure:
-        recorder.failure = "interrupted"
-    if recorder.finish() is not None:
-        store.seal(recorder.folder)
+        recorder.failure = (
+            "interrupted before the matrix was done; expected it to run to its end; run it again"
+        )
+    try:
+        with store.disk_errors(recorder.folder):
+            yield
+            if recorder.finish() is not None:
+                store.seal(recorder.folder)
+        if session.exitstatus == pytest.ExitCode.OK and recorder.summary:
+            # Every test is green, and yet the run is not what it claims: nothing had to fail, say.
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    except ProofError as error:
+        # A run that is not whole is none: without its record nothing can be made of it.
+        (recorder.folder / store.RUN).unlink(missing_ok=True)
+        recorder.failure = error.sentence
+        session.exitstatus = error.exit_status
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -100,37 +100,34 @@ def test_what_is_no_module_is_refused() -> None:
 # --- The filter ---------------------------------------------------------------------------------
 
 OK, NOT_FOUND = 0, 1
-PLUGIN_CONFIGURATION = 7
 
 
 class FilterHost:
-    """Runs the filter the way Envoy does: it hands over configurations, and notes properties.
+    """Runs the filter the way Envoy does: it hands over its attributes, and notes properties.
 
     Args:
-        withhold: Answer "not found" when the filter asks for its configuration.
+        attributes: What it has, by path, the parts of a path apart by a zero byte.
     """
 
-    def __init__(self, *, withhold: bool = False) -> None:
+    def __init__(self, attributes: dict[bytes, bytes]) -> None:
+        self.attributes = attributes
         self.properties: list[tuple[bytes, bytes]] = []
-        self._configuration = b""
-        self._withhold = withhold
         self._store = Store()
         engine, word = self._store.engine, ValType.i32()
         linker = Linker(engine)
-        for name, arity, function in (
-            ("proxy_get_buffer_bytes", 5, self._give_configuration),
-            ("proxy_set_property", 4, self._note_property),
+        for name, function in (
+            ("proxy_get_property", self._give_attribute),
+            ("proxy_set_property", self._note_property),
         ):
-            linker.define_func("env", name, FuncType([word] * arity, [word]), function)
+            linker.define_func("env", name, FuncType([word] * 4, [word]), function)
         filter_module = Module(engine, cluster_name_filter())
         self._exports = linker.instantiate(self._store, filter_module).exports(self._store)
         assert self._call("proxy_on_vm_start", 1, 0) == 1
 
-    def configure(self, root: int, configuration: bytes) -> bool:
-        """Create a root context and give it a configuration; say whether the filter took it."""
-        self._configuration = configuration
+    def configure(self, root: int) -> bool:
+        """Create a root context with no configuration; say whether the filter took it."""
         self._call("proxy_on_context_create", root, 0)
-        return bool(self._call("proxy_on_configure", root, len(configuration)))
+        return bool(self._call("proxy_on_configure", root, 0))
 
     def request(self, context: int, root: int) -> int:
         """Begin a request below a root context, and give the filter's answer to its headers."""
@@ -146,18 +143,16 @@ class FilterHost:
         assert isinstance(function, Func)
         return function(self._store, *arguments)
 
-    def _give_configuration(
-        self, kind: int, start: int, size: int, to_pointer: int, to_size: int
-    ) -> int:
-        assert (kind, start, size) == (PLUGIN_CONFIGURATION, 0, len(self._configuration))
-        if self._withhold:
+    def _give_attribute(self, path: int, path_size: int, to_pointer: int, to_size: int) -> int:
+        value = self.attributes.get(self._read(path, path_size))
+        if value is None:
             return NOT_FOUND
-        at = self._call("proxy_on_memory_allocate", size)
+        at = self._call("proxy_on_memory_allocate", len(value))
         if at == 0:
             return NOT_FOUND
-        self._memory.write(self._store, self._configuration, at)
+        self._memory.write(self._store, value, at)
         self._memory.write(self._store, at.to_bytes(4, "little"), to_pointer)
-        self._memory.write(self._store, size.to_bytes(4, "little"), to_size)
+        self._memory.write(self._store, len(value).to_bytes(4, "little"), to_size)
         return OK
 
     def _note_property(self, key: int, key_size: int, value: int, value_size: int) -> int:
@@ -170,6 +165,9 @@ class FilterHost:
     @property
     def _memory(self) -> Any:
         return self._exports["memory"]
+
+
+ATTRIBUTE = b"xds\0cluster_name"
 
 
 def test_the_filter_shows_what_stock_envoy_needs_and_imports_what_it_has() -> None:
@@ -196,52 +194,36 @@ def test_the_filter_is_the_same_bytes_each_time() -> None:
     assert once == again
 
 
-def test_the_filter_sets_the_configured_name_on_each_request_and_lets_it_pass() -> None:
-    host = FilterHost()
-    assert host.configure(root=2, configuration=b"upstream")
+def test_the_filter_copies_the_routes_cluster_on_each_request_and_lets_it_pass() -> None:
+    host = FilterHost({ATTRIBUTE: b"upstream"})
+    assert host.configure(root=2)
     assert [host.request(context=3, root=2), host.request(context=4, root=2)] == [0, 0]
     assert host.properties == [(b"cluster_name", b"upstream")] * 2
     assert host.done(3) == 1
 
 
-def test_listeners_that_share_a_vm_keep_their_own_names() -> None:
-    host = FilterHost()
-    names = {root: f"outbound|80||model-{'x' * root}.dns".encode() for root in range(2, 42)}
-    assert all(host.configure(root, name) for root, name in names.items())
-    for root in names:
+def test_each_request_gets_the_cluster_of_its_own_route() -> None:
+    host = FilterHost({})
+    assert all(host.configure(root) for root in range(2, 42))
+    names = [f"outbound|80||model-{'x' * root}.dns".encode() for root in range(2, 42)]
+    for root, name in enumerate([*names, *reversed(names)], start=2):
+        host.attributes = {ATTRIBUTE: name}
         assert host.request(context=100 + root, root=root) == 0
-    assert host.properties == [(b"cluster_name", name) for name in names.values()]
+    assert host.properties == [(b"cluster_name", name) for name in [*names, *reversed(names)]]
 
 
-def test_a_second_configuration_of_a_listener_replaces_the_first() -> None:
-    host = FilterHost()
-    assert host.configure(root=2, configuration=b"first")
-    assert host.configure(root=2, configuration=b"second")
-    host.request(context=3, root=2)
-    assert host.properties == [(b"cluster_name", b"second")]
-
-
-def test_the_filter_refuses_an_empty_name() -> None:
-    host = FilterHost()
-    assert not host.configure(root=2, configuration=b"")
-    host.request(context=3, root=2)
+def test_without_the_attribute_nothing_is_set_and_the_request_passes() -> None:
+    host = FilterHost({b"xds\0cluster_metadata": b"other", b"cluster_name": b"other"})
+    assert host.configure(root=2)
+    assert host.request(context=3, root=2) == 0
     assert host.properties == []
 
 
-def test_the_filter_refuses_a_configuration_that_the_host_withholds() -> None:
-    host = FilterHost(withhold=True)
-    assert not host.configure(root=2, configuration=b"upstream")
-    host.request(context=3, root=2)
-    assert host.properties == []
-
-
-def test_the_filter_refuses_what_does_not_fit_and_keeps_what_it_has() -> None:
-    host = FilterHost()
-    assert host.configure(root=2, configuration=b"kept")
-    assert not host.configure(root=3, configuration=b"n" * 65_536)
-    assert host.configure(root=4, configuration=b"n" * 60_000)
-    assert not host.configure(root=5, configuration=b"n" * 6_000)
-    host.request(context=6, root=2)
-    host.request(context=7, root=4)
-    host.request(context=8, root=5)
-    assert host.properties == [(b"cluster_name", b"kept"), (b"cluster_name", b"n" * 60_000)]
+def test_a_name_that_fills_the_page_is_copied_whole_and_a_longer_one_refused() -> None:
+    host = FilterHost({ATTRIBUTE: b"n" * 65_472})
+    assert host.request(context=3, root=2) == 0
+    host.attributes = {ATTRIBUTE: b"n" * 65_473}
+    assert host.request(context=4, root=2) == 0
+    host.attributes = {ATTRIBUTE: b"kept"}
+    assert host.request(context=5, root=2) == 0
+    assert host.properties == [(b"cluster_name", b"n" * 65_472), (b"cluster_name", b"kept")]

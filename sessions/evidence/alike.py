@@ -1,0 +1,102 @@
+"""Whether two runs may be compared: nothing but the module may differ (EVIDENCE.md 1).
+
+Each difference is named. A run's folder, its ports and the paths of its files are its own and are
+not compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wasm.errors import EvidenceError
+from wasm.records import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sessions.evidence.records import Run
+    from wasm.records import Module
+
+_SHOWN_AT_MOST = 60
+_ABSENT = object()
+
+
+def refuse_unlike(baseline: Run, fixed: Run) -> None:
+    """Refuse two runs that differ in something else than the module.
+
+    Raises:
+        EvidenceError: They do, or one is not of the variant it is taken for, or has no testbed.
+    """
+    for run, variant in ((baseline, Variant.BASELINE), (fixed, Variant.FIXED)):
+        if run.variant is not variant:
+            raise EvidenceError(
+                f"run {run.id} is of the {run.variant} variant, expected one of the {variant} "
+                f"variant; give the folder that `nox -s runtime-{variant}` wrote"
+            )
+        if run.testbed is None:
+            raise EvidenceError(
+                f"the {variant} run {run.id} has no testbed to compare: {run.failure}; expected a "
+                "run whose gateway came up; mend that and run it again"
+            )
+    # A fix was made from the very baseline; two refs that were named differ in all of the source.
+    one_tree = fixed.module.source.fix is not None
+    found = list(_differences(_shared(baseline, one_tree), _shared(fixed, one_tree)))
+    if not found and baseline.inputs_sha256 != fixed.inputs_sha256:
+        found = [f"inputs (baseline {baseline.inputs_sha256}, fixed {fixed.inputs_sha256})"]
+    if found:
+        raise EvidenceError(
+            f"the two runs cannot be compared, they differ in {'; '.join(found)}; expected nothing "
+            "but the module to differ; run both with the same options"
+        )
+
+
+def _shared(run: Run, one_tree: bool) -> dict[str, Any]:  # noqa: FBT001 - what the source shares
+    """Return what must be the same in two runs, by the words that name a difference."""
+    testbed = run.testbed
+    if testbed is None:  # pragma: no cover - refused before
+        raise AssertionError
+    return {
+        "repeats": run.repeats,
+        "case": {case.name: msgspec.to_builtins(case) for case in run.cases},
+        "engine": testbed.engine,
+        "gateway": msgspec.to_builtins(testbed.gateway),
+        "upstream": testbed.upstream_sha256,
+        "adapter": testbed.adapter and testbed.adapter.cluster_filter_sha256,
+        "source": _origin(run.module, one_tree),
+    }
+
+
+def _origin(module: Module, one_tree: bool) -> dict[str, Any]:  # noqa: FBT001 - likewise
+    source = module.source
+    origin: dict[str, Any] = {"repository": source.repository, "plugin": source.plugin}
+    if one_tree:
+        origin |= {
+            "commit": source.commit,
+            "uncommitted changes": source.uncommitted.sha256 if source.uncommitted else None,
+            "Go": module.go_version,
+            "build command": module.command,
+            "build environment": module.environment,
+        }
+    return origin
+
+
+def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON's
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            below = f"{path} {key}" if path in ("case", "source") else f"{path}.{key}"
+            yield from _differences(
+                one.get(key, _ABSENT), other.get(key, _ABSENT), below.removeprefix(".")
+            )
+    elif one != other or isinstance(one, bool) is not isinstance(other, bool):
+        yield f"{path} (baseline {_shown(one)}, fixed {_shown(other)})"
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - likewise
+    if value is _ABSENT or value is None:
+        return "none"
+    if isinstance(value, dict):
+        return "has it"
+    text = str(value)
+    return text if len(text) <= _SHOWN_AT_MOST else f"{text[:_SHOWN_AT_MOST]}..."

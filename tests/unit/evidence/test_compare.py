@@ -1,0 +1,312 @@
+"""Two runs compared: each kind of pair gets its verdict, with reasons that are sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from sessions.evidence.compare import compare
+from sessions.evidence.records import Comparison, Counts, PairVerdict, Run
+from sessions.matrix.case import Mode
+from sessions.matrix.verdict import Verdict
+from tests.unit.evidence.runs import CASES, module, results, run
+from tests.unit.matrix.observations import CONTROL, DEFECT, KLING, attempt, defective, result, right
+from wasm.records import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sessions.matrix.cells import Observation, Result
+
+B, F = Variant.BASELINE, Variant.FIXED
+GONE = "the gateway was ended by SIGKILL before the matrix was done"
+
+
+def compared(
+    baseline: Sequence[Result] | None = None,
+    fixed: Sequence[Result] | None = None,
+    *,
+    runs: tuple[Run, Run] | None = None,
+) -> Comparison:
+    one, other = runs or (run(B), run(F))
+    return compare(
+        one,
+        results(B) if baseline is None else baseline,
+        other,
+        results(F) if fixed is None else fixed,
+    )
+
+
+def changed(variant: Variant, cell: str, seen: Observation | None) -> list[Result]:
+    """All of a variant's results, save one cell with another observation (or none at all)."""
+    found = []
+    for each in results(variant):
+        if each.cell.id != cell:
+            found.append(each)
+        elif seen is not None:
+            case = next(case for case in CASES if case.name == each.cell.case)
+            found.append(result(case, each.cell.mode, variant, seen, each.cell.repeat))
+    assert len(found) == (8 if seen else 7)
+    return found
+
+
+def unseen(mode: Mode = Mode.RETRY) -> Observation:
+    return msgspec.structs.replace(right(KLING, mode), response=None, attempts=(), fault=GONE)
+
+
+VIDEO = "kling-text-to-video/retry/1"
+AGAIN = "kling-text-to-video/retry/2"
+CHAT = "openai-chat/retry/1"
+DIRECT = "kling-text-to-video/direct/1"
+FOUR = "retry_path, retry_body, client_status, client_body"
+
+
+def test_a_baseline_that_fails_as_declared_and_a_fix_that_holds_are_proven() -> None:
+    comparison = compared()
+    assert comparison.verdict is PairVerdict.PROVEN
+    assert comparison.reasons == (
+        (
+            "the baseline failed in 2 of 8 cells, in each for exactly the declared checks, and "
+            "held in all others; the fixed module held in all 8"
+        ),
+    )
+    assert comparison.counts == {
+        B: Counts(cells=8, passed=6, mismatch=2, inconclusive=0),
+        F: Counts(cells=8, passed=8, mismatch=0, inconclusive=0),
+    }
+
+
+def test_a_comparison_says_what_was_compared() -> None:
+    comparison = msgspec.json.decode(msgspec.json.encode(compared()))
+    assert comparison["schema"] == "gateway-proof/comparison/1"
+    assert comparison["release_evidence"] is False
+    assert comparison["engine"] == "process"
+    assert comparison["gateway"] == {
+        "kind": "envoy",
+        "image": None,
+        "digest": "sha256:" + "e" * 64,
+        "envoy_version": "abc/1.40.0/Clean/RELEASE/BoringSSL",
+    }
+    assert comparison["modules"]["baseline"] == {
+        "sha256": module(B).sha256,
+        "source": f"plugins/ai-proxy of https://git.example/higress.git at {'c' * 40}",
+    }
+    fix = "fix higress-4396 ("
+    assert fix in comparison["modules"]["fixed"]["source"]
+    assert comparison["counts"]["baseline"] == {
+        "cells": 8,
+        "pass": 6,
+        "mismatch": 2,
+        "inconclusive": 0,
+    }
+    assert comparison["cells"][0] == {
+        "case": "kling-text-to-video",
+        "mode": "retry",
+        "repeat": 1,
+        "expected": "mismatch",
+        "must_fail": [*DEFECT],
+        "baseline": {
+            "verdict": "mismatch",
+            "failed_checks": [*DEFECT],
+            "first_key": "dummy-key-a",
+            "reason": FOUR,
+        },
+        "fixed": {
+            "verdict": "pass",
+            "failed_checks": [],
+            "first_key": "dummy-key-a",
+            "reason": "",
+        },
+    }
+    assert msgspec.json.decode(msgspec.json.encode(compared()), type=Comparison) == compared()
+
+
+Pair = tuple[list["Result"] | None, list["Result"] | None]
+
+
+def refuted_pairs() -> dict[str, tuple[Pair, str]]:
+    other_path = attempt(KLING, 2, target="/v1/chat/completions?trace=1")
+    wrong_fix = msgspec.structs.replace(defective(KLING), attempts=(attempt(KLING, 1), other_path))
+    third_key = msgspec.structs.replace(
+        defective(KLING),
+        attempts=(*defective(KLING).attempts[:1], attempt(KLING, 2, "dummy-key-a")),
+    )
+    late_control = msgspec.structs.replace(
+        right(CONTROL, Mode.RETRY), attempts=(attempt(CONTROL, 1),)
+    )
+    return {
+        "the fix still fails": (
+            (None, results(F, shows_defect=True)),
+            f"fixed: {VIDEO}, {AGAIN}: expected no check to fail, failed: {FOUR}",
+        ),
+        "the fix fails in one repeat, elsewhere": (
+            (None, changed(F, VIDEO, wrong_fix)),
+            (
+                f"fixed: {VIDEO}: expected no check to fail, failed: retry_path, client_status, "
+                "client_body"
+            ),
+        ),
+        "the baseline passes": (
+            (results(B, shows_defect=False), None),
+            f"baseline: {VIDEO}, {AGAIN}: expected {FOUR} to fail, failed: none",
+        ),
+        "the baseline fails in one check more": (
+            (changed(B, VIDEO, _with_extra_attempt(defective(KLING))), None),
+            f"baseline: {VIDEO}: expected {FOUR} to fail, failed: attempt_count, {FOUR}",
+        ),
+        "the baseline fails for another reason": (
+            (changed(B, VIDEO, third_key), None),
+            (
+                f"baseline: {VIDEO}: expected {FOUR} to fail, failed: retry_key, client_status, "
+                "client_body"
+            ),
+        ),
+        "a control fails on the baseline": (
+            (changed(B, CHAT, late_control), None),
+            (
+                f"baseline: {CHAT}: expected no check to fail, failed: attempt_count, retry_key, "
+                "retry_method, retry_path, retry_body"
+            ),
+        ),
+        "a control fails on the fixed module": (
+            (None, changed(F, CHAT, late_control)),
+            (
+                f"fixed: {CHAT}: expected no check to fail, failed: attempt_count, retry_key, "
+                "retry_method, retry_path, retry_body"
+            ),
+        ),
+    }
+
+
+def _with_extra_attempt(seen: Observation) -> Observation:
+    return msgspec.structs.replace(seen, attempts=(*seen.attempts, attempt(KLING, 3)))
+
+
+REFUTED = refuted_pairs()
+
+
+@pytest.mark.parametrize(("pair", "reason"), REFUTED.values(), ids=REFUTED)
+def test_a_cell_that_contradicts_the_claim_refutes_it_and_is_named(pair: Pair, reason: str) -> None:
+    comparison = compared(*pair)
+    assert comparison.verdict is PairVerdict.REFUTED
+    assert comparison.reasons == (reason,)
+
+
+def test_the_baseline_s_module_again_is_refuted_naming_the_cells_and_the_module() -> None:
+    again = msgspec.structs.replace
+    same = module(F)
+    same = type(same)(**{**vars(same), "sha256": module(B).sha256})
+    comparison = compared(
+        fixed=results(F, shows_defect=True), runs=(run(B), again(run(F), module=same))
+    )
+    assert comparison.verdict is PairVerdict.REFUTED
+    assert comparison.reasons == (
+        f"fixed: {VIDEO}, {AGAIN}: expected no check to fail, failed: {FOUR}",
+        f"both runs are of one module, {module(B).sha256}: nothing was fixed",
+    )
+
+
+def test_one_module_is_never_proven_even_if_every_cell_is_as_declared() -> None:
+    same = type(module(F))(**{**vars(module(F)), "sha256": module(B).sha256})
+    comparison = compared(runs=(run(B), msgspec.structs.replace(run(F), module=same)))
+    assert comparison.verdict is PairVerdict.REFUTED
+
+
+def inconclusive_pairs() -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
+    interrupted = "interrupted"
+    none_must_fail = "no cell had to fail on the baseline, so nothing was reproduced"
+    control_only = tuple(run(v, cases=(CONTROL,)) for v in Variant)
+
+    def of_control(variant: Variant) -> list[Result]:
+        return [each for each in results(variant) if each.cell.case == CONTROL.name]
+
+    return {
+        "a baseline's cell was not observed": (
+            {"baseline": changed(B, VIDEO, unseen())},
+            (f"baseline: no valid observation in 1 of 8 cells, first {VIDEO}: {GONE}",),
+        ),
+        "a fixed cell was not observed": (
+            {"fixed": changed(F, DIRECT, unseen(Mode.DIRECT))},
+            (f"fixed: no valid observation in 1 of 8 cells, first {DIRECT}: {GONE}",),
+        ),
+        "a run was interrupted": (
+            {"fixed": results(F)[:5], "runs": (run(B), run(F, failure=interrupted))},
+            (
+                "fixed: the matrix did not run to its end: interrupted",
+                "fixed: 3 of 8 cells were not recorded, first kling-text-to-video/direct/2",
+            ),
+        ),
+        "a run failed after its last cell": (
+            {"runs": (run(B, failure=GONE), run(F))},
+            (f"baseline: the matrix did not run to its end: {GONE}",),
+        ),
+        "a cell is in one run only": (
+            {"baseline": changed(B, CHAT, None)},
+            (f"baseline: 1 of 8 cells were not recorded, first {CHAT}",),
+        ),
+        "nothing was recorded": (
+            {"baseline": [], "fixed": []},
+            (
+                f"baseline: 8 of 8 cells were not recorded, first {VIDEO}",
+                f"fixed: 8 of 8 cells were not recorded, first {VIDEO}",
+                none_must_fail,
+            ),
+        ),
+        "an empty matrix": (
+            {"baseline": [], "fixed": [], "runs": (run(B, cases=()), run(F, cases=()))},
+            (none_must_fail,),
+        ),
+        "every must-fail cell was filtered out (T19)": (
+            {"baseline": of_control(B), "fixed": of_control(F), "runs": control_only},
+            (none_must_fail,),
+        ),
+    }
+
+
+INCONCLUSIVE = inconclusive_pairs()
+
+
+@pytest.mark.parametrize(("pair", "reasons"), INCONCLUSIVE.values(), ids=INCONCLUSIVE)
+def test_without_a_contradiction_what_was_not_seen_leaves_it_inconclusive(
+    pair: dict[str, Any], reasons: tuple[str, ...]
+) -> None:
+    comparison = compared(**pair)
+    assert comparison.verdict is PairVerdict.INCONCLUSIVE
+    assert comparison.reasons == reasons
+
+
+def test_refuted_beats_inconclusive_and_the_contradiction_comes_first() -> None:
+    comparison = compared(baseline=changed(B, CHAT, unseen()), fixed=results(F, shows_defect=True))
+    assert comparison.verdict is PairVerdict.REFUTED
+    assert [reason.split(":")[0] for reason in comparison.reasons] == ["fixed", "baseline"]
+
+
+def test_many_cells_with_one_finding_are_named_together() -> None:
+    shown = [result(KLING, Mode.RETRY, F, defective(KLING), repeat) for repeat in range(1, 6)]
+    direct = [
+        result(KLING, Mode.DIRECT, F, right(KLING, Mode.DIRECT), repeat) for repeat in range(1, 6)
+    ]
+    runs = tuple(run(v, cases=(KLING,), repeats=5) for v in Variant)
+    comparison = compared(
+        [
+            result(case, mode, B, defective(case) if mode is Mode.RETRY else right(case, mode), n)
+            for n in range(1, 6)
+            for case, mode in ((KLING, Mode.RETRY), (KLING, Mode.DIRECT))
+        ],
+        shown + direct,
+        runs=(runs[0], runs[1]),
+    )
+    assert comparison.reasons == (
+        (
+            "fixed: kling-text-to-video/retry/1, kling-text-to-video/retry/2, "
+            f"kling-text-to-video/retry/3 and 2 more: expected no check to fail, failed: {FOUR}"
+        ),
+    )
+
+
+def test_only_cells_of_both_runs_stand_side_by_side() -> None:
+    comparison = compared(baseline=changed(B, CHAT, None))
+    assert len(comparison.cells) == 7
+    assert all(pair.baseline.verdict is not Verdict.INCONCLUSIVE for pair in comparison.cells)

@@ -1,0 +1,113 @@
+"""Folders of runs and bundles, and the links to the latest."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sessions.evidence import folders
+from wasm.errors import EvidenceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_many_runs_in_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
+    made = [folders.new_run(tmp_path, "baseline") for _ in range(50)]
+    assert len(set(made)) == 50
+    assert all(folder.is_dir() and folder.parent == tmp_path / "runs" for folder in made)
+    assert all(re.fullmatch(r"\d{8}T\d{6}Z-baseline-[0-9a-f]{6}", each.name) for each in made)
+
+
+def test_a_bundle_has_a_folder_of_its_own_too(tmp_path: Path) -> None:
+    folder = folders.new_bundle(tmp_path)
+    assert folder.parent == tmp_path / "bundles"
+    assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{6}", folder.name)
+
+
+def test_the_link_to_the_latest_is_relative_and_moves_with_the_whole(tmp_path: Path) -> None:
+    evidence = tmp_path / "evidence"
+    run = folders.new_run(evidence, "baseline")
+    (run / "run.json").write_text("{}")
+    folders.point_latest(evidence, "baseline", run)
+    link = folders.latest(evidence, "baseline")
+    assert link.readlink() == Path("../runs", run.name)
+    assert link.resolve() == run
+    moved = evidence.rename(tmp_path / "moved")
+    assert (folders.latest(moved, "baseline") / "run.json").read_text() == "{}"
+
+
+def test_the_link_is_replaced_in_one_step_and_leaves_no_draft(tmp_path: Path) -> None:
+    runs = [folders.new_run(tmp_path, "fixed") for _ in range(2)]
+    link = folders.latest(tmp_path, "fixed")
+    folders.point_latest(tmp_path, "fixed", runs[0])
+    held = os.open(link.parent, os.O_RDONLY)
+    try:
+        folders.point_latest(tmp_path, "fixed", runs[1])
+        assert os.readlink("fixed", dir_fd=held) == f"../runs/{runs[1].name}"
+    finally:
+        os.close(held)
+    assert [path.name for path in link.parent.iterdir()] == ["fixed"]
+
+
+def test_the_latest_is_forgotten_and_its_run_stays(tmp_path: Path) -> None:
+    run = folders.new_run(tmp_path, "fixed")
+    folders.point_latest(tmp_path, "fixed", run)
+    folders.forget_latest(tmp_path, "fixed")
+    assert not folders.latest(tmp_path, "fixed").is_symlink()
+    assert run.is_dir()
+
+
+def test_a_link_whose_run_was_removed_is_forgotten_too(tmp_path: Path) -> None:
+    run = folders.new_run(tmp_path, "fixed")
+    folders.point_latest(tmp_path, "fixed", run)
+    run.rmdir()
+    folders.forget_latest(tmp_path, "fixed")
+    assert not folders.latest(tmp_path, "fixed").is_symlink()
+
+
+def test_forgetting_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+    folders.forget_latest(tmp_path, "baseline")
+    folders.forget_latest(tmp_path / "missing", "baseline")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_the_link_s_place_is_named_and_left_alone(tmp_path: Path) -> None:
+    run = folders.new_run(tmp_path, "fixed")
+    link = folders.latest(tmp_path, "fixed")
+    (link / "mine").mkdir(parents=True)
+    steps: list[Callable[[], object]] = [
+        lambda: folders.point_latest(tmp_path, "fixed", run),
+        lambda: folders.forget_latest(tmp_path, "fixed"),
+    ]
+    for step in steps:
+        with pytest.raises(EvidenceError) as caught:
+            step()
+        assert str(caught.value) == (
+            f"{link} cannot be replaced (Is a directory); expected a link of ours or nothing "
+            "there; move it away"
+        )
+    assert [path.name for path in link.parent.iterdir()] == ["fixed"]
+    assert (link / "mine").is_dir()
+
+
+def test_an_evidence_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    evidence = tmp_path / "file"
+    evidence.write_text("mine")
+    folders.forget_latest(evidence, "baseline")
+    steps: list[Callable[[], object]] = [
+        lambda: folders.new_run(evidence, "baseline"),
+        lambda: folders.new_bundle(evidence),
+    ]
+    for step in steps:
+        with pytest.raises(EvidenceError) as caught:
+            step()
+        assert str(caught.value) == (
+            f"no folder can be made in {evidence} (Not a directory); expected one that can be "
+            "written to; name another with --evidence"
+        )
+    assert evidence.read_text() == "mine"

@@ -1,0 +1,187 @@
+"""What a person sees of a comparison: in a terminal of 80 or 120 columns, and piped."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import struct
+import sys
+import termios
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from sessions.evidence import screen
+from sessions.evidence.compare import compare
+from tests.unit.evidence.runs import module, results, run
+from tests.unit.matrix.observations import KLING, defective
+from tests.unit.matrix.observations import result as result_of
+from wasm.records import Variant
+
+if TYPE_CHECKING:
+    from sessions.evidence.records import Comparison
+    from sessions.matrix.cells import Result
+
+B, F = Variant.BASELINE, Variant.FIXED
+BUNDLE = Path("/evidence/bundles/20260101T000000Z-abcdef")
+FOUR = "retry_path, retry_body, client_status, client_body"
+
+
+def compared(fixed: list[Result] | None = None) -> Comparison:
+    return compare(run(B), results(B), run(F), fixed or results(F))
+
+
+def piped(comparison: Comparison, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    screen.show(comparison, BUNDLE)
+    return capsys.readouterr().out.splitlines()
+
+
+def in_a_terminal(
+    comparison: Comparison, columns: int, monkeypatch: pytest.MonkeyPatch, no_color: str
+) -> str:
+    """What is written to a real terminal of some width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    for name in ("COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+        # Rich asks these three for the width; the terminal is ours alone.
+        for stream in ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"):
+            monkeypatch.setattr(sys, stream, terminal)
+        screen.show(comparison, BUNDLE)
+        monkeypatch.undo()
+    shown = b""
+    # Once the terminal is closed and read to its end, reading it is an error.
+    with contextlib.suppress(OSError):
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    return shown.decode()
+
+
+PROVEN = [
+    "case                  mode     baseline     fixed",
+    "kling-text-to-video   retry    2 mismatch   2 pass",
+    f"  baseline, as declared: {FOUR}",
+    "kling-text-to-video   direct   2 pass       2 pass",
+    "openai-chat           retry    2 pass       2 pass",
+    "openai-chat           direct   2 pass       2 pass",
+    "",
+    "baseline  8 cells: 6 pass, 2 mismatch, 0 inconclusive",
+    f"  module  {module(B).sha256}",
+    "fixed     8 cells: 8 pass, 0 mismatch, 0 inconclusive",
+    f"  module  {module(F).sha256}",
+    "gateway   envoy, Envoy 1.40.0, engine process",
+    "          not release evidence for Higress' gateway",
+    "evidence  /evidence/bundles/20260101T000000Z-abcdef",
+    "",
+]
+
+
+def test_piped_it_is_plain_text_a_sentence_a_line_and_the_verdict_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = piped(compared(), capsys)
+    assert lines[:-1] == PROVEN
+    assert lines[-1] == (
+        "proven: the baseline failed in 2 of 8 cells, in each for exactly the declared checks, and "
+        "held in all others; the fixed module held in all 8"
+    )
+
+
+def test_piped_it_is_the_same_whatever_the_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = piped(compared(), capsys)
+    monkeypatch.setenv("COLUMNS", "30")
+    assert piped(compared(), capsys) == wide
+
+
+def test_what_does_not_fit_breaks_between_words_and_goes_on_further_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = msgspec.structs.replace(defective(KLING), attempts=())
+    wrong = result_of(KLING, results(F)[0].cell.mode, F, seen)
+    shown = in_a_terminal(compared([wrong, *results(F)[1:]]), 80, monkeypatch, no_color="1")
+    assert shown.replace("\r", "").splitlines()[3:6] == [
+        "  fixed, not declared: attempt_count, first_key, first_method, first_path,",
+        "    first_body, retry_key, retry_method, retry_path, retry_body, client_status,",
+        "    client_body",
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_in_a_terminal_no_line_is_longer_than_it_is_wide(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = in_a_terminal(compared(), columns, monkeypatch, no_color="1").split("\r\n")
+    assert lines[: len(PROVEN)] == PROVEN
+    assert max(map(len, lines)) <= columns
+    sentence = " ".join(line.strip() for line in lines[len(PROVEN) :]).strip()
+    assert sentence.startswith("proven: the baseline failed in 2 of 8 cells, in each for exactly")
+    assert sentence.endswith("the fixed module held in all 8")
+
+
+def test_a_terminal_gets_colours_and_with_no_color_no_escape_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "\x1b[" in in_a_terminal(compared(), 80, monkeypatch, no_color="")
+    assert "\x1b" not in in_a_terminal(compared(), 80, monkeypatch, no_color="1")
+
+
+def test_a_name_longer_than_the_terminal_is_neither_folded_nor_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "-".join(["a-very-long-name"] * 6)
+    comparison = compared()
+    cells = [msgspec.structs.replace(pair, case=name) for pair in comparison.cells[:1]]
+    longer = msgspec.structs.replace(comparison, cells=tuple(cells))
+    assert name in in_a_terminal(longer, 80, monkeypatch, no_color="1")
+
+
+def test_a_contradiction_is_told_apart_from_what_was_declared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = result_of(KLING, results(F)[0].cell.mode, F, defective(KLING))
+    lines = piped(compared([wrong, *results(F)[1:]]), capsys)
+    assert lines[1:5] == [
+        "kling-text-to-video   retry    2 mismatch   1 mismatch, 1 pass",
+        f"  baseline, as declared: {FOUR}",
+        f"  fixed, not declared: {FOUR}",
+        "kling-text-to-video   direct   2 pass       2 pass",
+    ]
+    assert lines[-1] == (
+        "refuted: fixed: kling-text-to-video/retry/1: expected no check to fail, failed: " + FOUR
+    )
+
+
+def test_what_was_declared_and_did_not_fail_is_told_too(capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = compare(run(B), results(B, shows_defect=False), run(F), results(F))
+    lines = piped(comparison, capsys)
+    assert lines[1:3] == [
+        "kling-text-to-video   retry    2 pass     2 pass",
+        f"  baseline, declared but held: {FOUR}",
+    ]
+
+
+def test_a_cell_without_an_observation_says_why_and_other_reasons_stand_above_the_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    silent = msgspec.structs.replace(results(F)[0].observation, response=None, fault="it is gone")
+    gone = result_of(KLING, results(F)[0].cell.mode, F, silent)
+    comparison = compare(run(B), results(B), run(F, failure="interrupted"), [gone, *results(F)[1:]])
+    lines = piped(comparison, capsys)
+    assert "  fixed: it is gone" in lines
+    assert lines[-2:] == [
+        "also: fixed: the matrix did not run to its end: interrupted",
+        (
+            "inconclusive: fixed: no valid observation in 1 of 8 cells, first "
+            "kling-text-to-video/retry/1: it is gone"
+        ),
+    ]

@@ -1,0 +1,297 @@
+"""Cells: their plan, the upstream's script, and what becomes of one whatever happens to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from containers.exchange import Journal, Request, Response
+from containers.testbed import NoAnswer
+from sessions.matrix import case as cases
+from sessions.matrix import cells
+from sessions.matrix.case import Mode
+from sessions.matrix.cells import Cell, Result
+from sessions.matrix.verdict import Verdict
+from tests.unit.matrix.observations import ADDRESS, DEFECT, KLING, attempt, defective, right
+from wasm.errors import GatewayError
+from wasm.records import Variant
+
+CELL = Cell(case=KLING.name, mode=Mode.RETRY, repeat=1)
+EPOCH = 7
+
+
+class Double:
+    """A testbed that answers as it is told to, and notes what it was asked."""
+
+    upstream_address = ADDRESS
+
+    def __init__(self, **happens: Any) -> None:
+        self.response: Response | Exception | None = right(KLING, Mode.RETRY).response
+        self.journal_is: dict[str, Any] | Exception = {}
+        self.refuses: Exception | None = None
+        self.ended: str | None = None
+        self.logs: tuple[str, str] = ("", "")
+        vars(self).update(happens)
+        self.asked: list[str] = []
+        self.script: dict[str, Any] = {}
+        self.request: Request | None = None
+
+    def log_position(self) -> int:
+        """How much was logged before the cell."""
+        return len(self.logs[0])
+
+    def log_since(self, position: int) -> str:
+        """What was logged from there."""
+        return "".join(self.logs)[position:]
+
+    def trouble(self) -> str | None:
+        """What has ended, as it was told."""
+        return self.ended
+
+    def install(self, script: dict[str, Any]) -> int:
+        """Take the script, or refuse it."""
+        self.asked.append("install")
+        if self.refuses:
+            raise self.refuses
+        self.script = script
+        return EPOCH
+
+    def send(self, listener: str, request: Request) -> Response:
+        """Answer with the response, or with silence."""
+        self.asked.append(f"send {listener}")
+        self.request = request
+        if isinstance(self.response, Exception):
+            raise self.response
+        assert self.response is not None
+        return self.response
+
+    def journal(self, epoch: int) -> Journal:
+        """Answer with the journal; unless told otherwise, of both attempts."""
+        self.asked.append(f"journal {epoch}")
+        if isinstance(self.journal_is, Exception):
+            raise self.journal_is
+        both = (attempt(KLING, 1), attempt(KLING, 2))
+        fields = {"epoch": epoch, "in_flight": 0, "complete": True, "attempts": both}
+        return Journal(**{**fields, **self.journal_is})
+
+
+def run(variant: Variant = Variant.FIXED, **happens: Any) -> Result:
+    return cells.run(Double(**happens), KLING, CELL, variant)
+
+
+def inconclusive(result: Result) -> str:
+    """The reason of a result that shows nothing, which must be so in every respect."""
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.checks == ()
+    assert not result.as_declared
+    assert result.finding == f"inconclusive: {result.reason}"
+    return result.reason
+
+
+def test_the_plan_runs_every_case_in_each_mode_before_it_repeats() -> None:
+    assert [cell.id for cell in cells.plan(cases.load(), 2)] == [
+        f"{name}/{mode}/{repeat}"
+        for repeat in (1, 2)
+        for name in ("kling-image-to-video", "kling-text-to-video", "openai-chat")
+        for mode in ("retry", "direct")
+    ]
+
+
+def test_a_default_run_has_eighteen_cells_each_with_an_id_of_its_own() -> None:
+    ids = {cell.id for cell in cells.plan(cases.load(), 3)}
+    assert len(ids) == 18
+
+
+def test_a_case_for_one_mode_is_planned_in_that_mode_alone() -> None:
+    only = msgspec.structs.replace(KLING, modes=[Mode.DIRECT])
+    assert [cell.id for cell in cells.plan([only], 1)] == ["kling-text-to-video/direct/1"]
+
+
+ACCEPTED = {
+    "method": "POST",
+    "path": "/v1/videos/text2video?trace=1",
+    "json_body": {"model_name": "up-m1", "prompt": "a paper boat on a lake"},
+    "bearer_in": ["dummy-key-a", "dummy-key-b"],
+}
+JSON_HEADER = [("content-type", "application/json")]
+
+
+def test_in_mode_retry_the_upstream_refuses_any_first_attempt_and_takes_another_key_alone() -> None:
+    refuse, accept = cells.script(KLING, Mode.RETRY)["steps"]
+    assert refuse == {
+        "name": "first",
+        "respond": {
+            "status": 503,
+            "headers": JSON_HEADER,
+            "json_body": {"code": 1303, "message": "busy"},
+        },
+    }
+    assert accept["name"] == "retry"
+    assert accept["match"] == {**ACCEPTED, "bearer_differs_from_previous": True}
+    assert accept["respond"]["status"] == 200
+    assert accept["respond"]["json_body"]["data"]["task_id"] == "task-1"
+
+
+def test_in_mode_direct_the_upstream_takes_the_first_attempt() -> None:
+    (accept,) = cells.script(KLING, Mode.DIRECT)["steps"]
+    assert accept["name"] == "first"
+    assert accept["match"] == ACCEPTED
+    assert accept["respond"]["status"] == 200
+
+
+def test_a_cell_resets_the_upstream_then_sends_then_reads_the_journal_of_its_own_epoch() -> None:
+    testbed = Double()
+    cells.run(testbed, KLING, CELL, Variant.FIXED)
+    assert testbed.asked == ["install", "send kling-text-to-video", "journal 7"]
+    assert testbed.script == cells.script(KLING, Mode.RETRY)
+    assert testbed.request == Request(
+        method="POST",
+        target="/v1/videos?trace=1",
+        headers=(
+            ("content-type", "application/json"),
+            ("x-request-id", "kling-text-to-video/retry/1"),
+        ),
+        body=b'{"model":"m1","prompt":"a paper boat on a lake"}',
+    )
+
+
+def test_a_cell_that_is_all_right_passes_on_the_fixed_module() -> None:
+    result = run()
+    assert (result.verdict, result.expected, result.must_fail) == ("pass", "pass", ())
+    assert result.as_declared
+    assert result.reason == ""
+    assert result.first_key == "dummy-key-a"
+    assert result.seconds > 0
+
+
+def test_the_same_cell_is_not_as_declared_on_the_baseline() -> None:
+    result = run(Variant.BASELINE)
+    assert (result.verdict, result.expected, result.must_fail) == ("pass", "mismatch", DEFECT)
+    assert not result.as_declared
+    assert result.finding == (
+        "expected retry_path, retry_body, client_status, client_body to fail, failed: none"
+    )
+
+
+def test_the_defect_is_as_declared_on_the_baseline_and_not_on_the_fixed_module() -> None:
+    shown = defective(KLING)
+    happens = {"response": shown.response, "journal_is": {"attempts": shown.attempts}}
+    baseline, fixed = run(Variant.BASELINE, **happens), run(Variant.FIXED, **happens)
+    assert baseline.verdict is fixed.verdict is Verdict.MISMATCH
+    assert baseline.as_declared
+    assert not fixed.as_declared
+    assert baseline.reason == "retry_path, retry_body, client_status, client_body"
+    assert fixed.finding == (
+        "expected no check to fail, failed: retry_path, retry_body, client_status, client_body"
+    )
+
+
+SILENCE = "no response within 10 s"
+GONE = "the gateway was ended by SIGKILL before the matrix was done; its last log line: x"
+MUTE = GatewayError(
+    "the upstream's control port did not answer (ConnectError); expected it to live"
+)
+ROUTE = "[warning] wasm log: get route cluster failed, err: not found"
+
+TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
+    "silence without an attempt (T7)": (
+        {"response": NoAnswer(SILENCE), "journal_is": {"attempts": ()}},
+        (
+            "no response within 10 s, and nothing reached the upstream: the gateway holds the "
+            "request (is allow_on_headers_stop_iteration set for the plugin?)"
+        ),
+    ),
+    "silence with one attempt": (
+        {"response": NoAnswer(SILENCE), "journal_is": {"attempts": (attempt(KLING, 1),)}},
+        "no response within 10 s, though 1 attempt reached the upstream",
+    ),
+    "silence with two attempts": (
+        {"response": NoAnswer(SILENCE)},
+        "no response within 10 s, though 2 attempts reached the upstream",
+    ),
+    "the gateway gone": (
+        {"response": NoAnswer("RemoteProtocolError: closed"), "ended": GONE},
+        GONE,
+    ),
+    "the upstream gone before the request": (
+        {"refuses": MUTE, "ended": "the upstream exited with status 3 before the matrix was done"},
+        "the upstream exited with status 3 before the matrix was done",
+    ),
+    "the upstream gone after the response": ({"journal_is": MUTE}, MUTE.sentence),
+    "the upstream refuses the script": (
+        {"refuses": GatewayError("the upstream refused PUT /script: no")},
+        "the upstream refused PUT /script: no",
+    ),
+    "an attempt still under way": (
+        {"journal_is": {"complete": False, "in_flight": 1}},
+        "the upstream's journal is incomplete (1 attempt under way)",
+    ),
+    "a body that was cut": (
+        {"journal_is": {"complete": False}},
+        "the upstream's journal is incomplete (a body cut)",
+    ),
+    "an attempt of an earlier cell": (
+        {"journal_is": {"late": (attempt(KLING, 1),)}},
+        "an attempt of an earlier cell was still under way, so this cell's cannot be told apart",
+    ),
+    "no route cluster (T8)": (
+        {"journal_is": {"attempts": (attempt(KLING, 1),)}, "logs": ("", f"a\n  {ROUTE}\nb\n")},
+        f"the testbed kept the retry from going out; the plugin's log says: {ROUTE}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("happens", "reason"), TROUBLES.values(), ids=TROUBLES)
+@pytest.mark.parametrize("variant", Variant)
+def test_what_is_no_valid_observation_is_inconclusive_and_says_why(
+    variant: Variant, happens: dict[str, Any], reason: str
+) -> None:
+    assert inconclusive(run(variant, **happens)) == reason
+
+
+def test_a_fault_that_was_logged_in_an_earlier_cell_is_not_this_cell_s() -> None:
+    assert run(logs=(f"{ROUTE}\n", "all well\n")).verdict is Verdict.PASS
+
+
+def test_what_was_seen_is_kept_where_it_does_not_count() -> None:
+    result = run(journal_is=MUTE)
+    assert result.response is not None
+    assert result.attempts == ()
+    silent = run(response=NoAnswer(SILENCE))
+    assert silent.response is None
+    assert len(silent.attempts) == 2
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        {},
+        {"response": NoAnswer(SILENCE)},
+        {"response": defective(KLING).response},
+        {"journal_is": {"attempts": (attempt(KLING, 1, body=b'{"n": 1e400}'),)}},
+        {"journal_is": {"attempts": (attempt(KLING, 1, body=b'["\\ud800", NaN]'),)}},
+        {"journal_is": {"attempts": (attempt(KLING, 1, body=b"\xff\x00"),)}},
+        {"journal_is": {"attempts": (attempt(KLING, 1, body=b"[" * 100_000),)}},
+        {"journal_is": {"attempts": (attempt(KLING, 1, body=str(2**90).encode()),)}},
+    ],
+    ids=["right", "silent", "wrong", "huge", "odd", "bytes", "deep", "big"],
+)
+def test_a_result_reads_back_from_json_as_it_was(happens: dict[str, Any]) -> None:
+    for variant in Variant:
+        result = run(variant, **happens)
+        assert msgspec.json.decode(msgspec.json.encode(result), type=Result) == result
+
+
+def test_a_result_follows_again_from_what_was_recorded_of_it() -> None:
+    shown = defective(KLING)
+    for happens in (
+        {},
+        {"response": shown.response, "journal_is": {"attempts": shown.attempts}},
+        {"response": NoAnswer(SILENCE)},
+    ):
+        result = run(Variant.BASELINE, **happens)
+        read = msgspec.json.decode(msgspec.json.encode(result), type=Result)
+        again = cells.conclude(KLING, CELL, Variant.BASELINE, read.observation, ADDRESS)
+        assert again == result

@@ -1,0 +1,213 @@
+"""The oracle: exactly the right checks fail, whatever single thing is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from sessions.matrix import oracle, verdict
+from sessions.matrix.case import Case, Mode
+from sessions.matrix.checks import CheckName, names_for
+from tests.unit.matrix.observations import (
+    ADDRESS,
+    CONTROL,
+    DEFECT,
+    KLING,
+    attempt,
+    defective,
+    encoded,
+    response,
+    right,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sessions.matrix.cells import Observation
+    from sessions.matrix.checks import Check
+
+BOTH = (attempt(KLING, 1), attempt(KLING, 2))
+
+
+def judged(seen: Observation, mode: Mode = Mode.RETRY, case: Case = KLING) -> tuple[Check, ...]:
+    assert seen.response is not None
+    return oracle.judge(case, mode, seen.attempts, seen.response, ADDRESS)
+
+
+def failed(seen: Observation, mode: Mode = Mode.RETRY, case: Case = KLING) -> set[str]:
+    return set(verdict.failed(judged(seen, mode, case)))
+
+
+def seen(mode: Mode = Mode.RETRY, **changes: Any) -> Observation:
+    return msgspec.structs.replace(right(KLING, mode), **changes)
+
+
+def with_attempt(order: int, **changes: Any) -> Observation:
+    """All right, save one thing of one attempt in mode retry."""
+    attempts = [attempt(KLING, each, **(changes if each == order else {})) for each in (1, 2)]
+    return seen(attempts=tuple(attempts))
+
+
+@pytest.mark.parametrize("case", [KLING, CONTROL], ids=lambda case: case.name)
+@pytest.mark.parametrize("mode", Mode)
+def test_every_check_holds_when_all_is_right(case: Case, mode: Mode) -> None:
+    checks = judged(right(case, mode), mode, case)
+    assert tuple(check.name for check in checks) == names_for(retry=mode is Mode.RETRY)
+    assert len(checks) == (13 if mode is Mode.RETRY else 9)
+    assert all(check.holds for check in checks)
+
+
+def test_which_key_came_first_does_not_matter() -> None:
+    assert (
+        failed(seen(attempts=(attempt(KLING, 1, "dummy-key-b"), attempt(KLING, 2, "dummy-key-a"))))
+        == set()
+    )
+
+
+OTHER_BODY = encoded({**KLING.upstream.json, "model_name": "m1"})
+FLIPS: dict[str, tuple[Callable[[], Observation], set[str]]] = {
+    "first method": (lambda: with_attempt(1, method="GET"), {"first_method"}),
+    "first path": (lambda: with_attempt(1, target="/v1/videos/text2video"), {"first_path"}),
+    "first body": (lambda: with_attempt(1, body=OTHER_BODY), {"first_body"}),
+    "first without a key": (lambda: with_attempt(1, key=""), {"first_key"}),
+    "first with a key not declared": (
+        lambda: with_attempt(1, key="dummy-key-c"),
+        {"first_key", "declared_keys"},
+    ),
+    "first arrives elsewhere": (lambda: with_attempt(1, arrived_on="127.0.0.1:2"), {"arrival"}),
+    "retry's method": (lambda: with_attempt(2, method="PUT"), {"retry_method"}),
+    "retry's path": (lambda: with_attempt(2, target="/v1/chat/completions"), {"retry_path"}),
+    "retry without the query": (
+        lambda: with_attempt(2, target="/v1/videos/text2video"),
+        {"retry_path"},
+    ),
+    "retry's body": (lambda: with_attempt(2, body=OTHER_BODY), {"retry_body"}),
+    "retry without a body": (lambda: with_attempt(2, body=b""), {"retry_body"}),
+    "retry with the same key": (lambda: with_attempt(2, key="dummy-key-a"), {"retry_key"}),
+    "retry without a key": (lambda: with_attempt(2, key=""), {"retry_key"}),
+    "retry with a key not declared": (
+        lambda: with_attempt(2, key="dummy-key-c"),
+        {"retry_key", "declared_keys"},
+    ),
+    "retry arrives elsewhere": (lambda: with_attempt(2, arrived_on="10.0.0.1:443"), {"arrival"}),
+    "client status": (
+        lambda: seen(response=response(201, encoded(KLING.client.json))),
+        {"client_status"},
+    ),
+    "client body": (lambda: seen(response=response(200, b"{}")), {"client_body"}),
+    "one attempt more": (
+        lambda: seen(attempts=(*BOTH, attempt(KLING, 3))),
+        {"attempt_count"},
+    ),
+    "one more, with a key not declared": (
+        lambda: seen(attempts=(*BOTH, attempt(KLING, 3, "dummy-key-c"))),
+        {"attempt_count", "declared_keys"},
+    ),
+    "no retry": (
+        lambda: seen(attempts=BOTH[:1]),
+        {"attempt_count", "retry_key", "retry_method", "retry_path", "retry_body"},
+    ),
+    "no attempt": (
+        lambda: seen(attempts=()),
+        {"attempt_count"}
+        | {
+            f"{which}_{part}"
+            for which in ("first", "retry")
+            for part in ["key", "method", "path", "body"]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("flip", "checks"), FLIPS.values(), ids=FLIPS)
+def test_exactly_the_right_checks_fail_when_one_thing_is_wrong(
+    flip: Callable[[], Observation], checks: set[str]
+) -> None:
+    assert failed(flip()) == checks
+
+
+def test_a_retry_in_mode_direct_is_one_attempt_too_many() -> None:
+    assert failed(seen(Mode.DIRECT, attempts=BOTH), Mode.DIRECT) == {"attempt_count"}
+
+
+def test_the_defect_fails_exactly_the_retry_s_path_and_body_and_what_the_client_gets() -> None:
+    assert verdict.failed(judged(defective(KLING))) == DEFECT
+
+
+def test_with_one_key_alone_a_retry_can_never_have_another() -> None:
+    case = msgspec.structs.replace(KLING, keys=["dummy-key-a"])
+    both = seen(attempts=(attempt(KLING, 1), attempt(KLING, 2, "dummy-key-a")))
+    assert failed(both, case=case) == {"retry_key"}
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("x-api-key", "hunter2"),
+        ("x-goog-api-key", "hunter2"),
+        ("proxy-authorization", "Basic hunter2"),
+        ("cookie", "session=hunter2"),
+        ("authorization", "Bearer hunter2"),
+    ],
+)
+def test_a_second_credential_of_any_kind_is_not_declared(header: str, value: str) -> None:
+    retry = BOTH[1]
+    more = msgspec.structs.replace(retry, headers=(*retry.headers, (header, value)))
+    assert failed(seen(attempts=(BOTH[0], more))) == {"declared_keys"}
+
+
+def test_a_declared_key_in_another_header_is_declared() -> None:
+    retry = BOTH[1]
+    headers = (*retry.headers, ("x-api-key", "dummy-key-b"))
+    more = msgspec.structs.replace(retry, headers=headers)
+    assert failed(seen(attempts=(BOTH[0], more))) == set()
+
+
+def test_a_body_in_another_order_is_the_same() -> None:
+    backwards = dict(reversed(KLING.upstream.json.items()))
+    assert encoded(backwards) != encoded(KLING.upstream.json)
+    assert failed(with_attempt(2, body=encoded(backwards))) == set()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "body", "holds"),
+    [
+        ({"n": 1}, b'{"n": 1.0}', True),
+        ({"n": 1}, b'{"n": true}', False),
+        ({"n": True}, b'{"n": 1}', False),
+        ({"n": 1}, b'{"n": 1, "n": 1}', False),
+        ({"n": 1}, b"n=1", False),
+        ({"n": 1}, b'{"n": 1} ', True),
+        ({"n": 1}, b'{"n": 1}}', False),
+        ({"n": 2**70}, str({"n": 2**70}).replace("'", '"').encode(), True),
+        ({"n": 2**70}, str({"n": 2**70 + 1}).replace("'", '"').encode(), False),
+        ({"n": 0.1}, b'{"n": 0.1}', True),
+        ({"n": []}, b'{"n": {}}', False),
+    ],
+)
+def test_bodies_are_compared_as_exact_json(wanted: Any, body: bytes, holds: bool) -> None:  # noqa: FBT001
+    answer = msgspec.structs.replace(KLING.client, json=wanted)
+    case = msgspec.structs.replace(KLING, client=answer)
+    found = failed(seen(response=response(200, body)), case=case)
+    assert found == (set() if holds else {"client_body"})
+
+
+def test_a_check_says_what_was_expected_and_what_was_found() -> None:
+    checks = {check.name: check for check in judged(defective(KLING))}
+    path, key = checks[CheckName.RETRY_PATH], checks[CheckName.RETRY_KEY]
+    assert (path.expected, path.actual) == ("/v1/videos/text2video?trace=1", "/v1/videos?trace=1")
+    assert (key.expected, key.actual) == (["dummy-key-b"], "dummy-key-b")
+    body = checks[CheckName.CLIENT_BODY]
+    assert body.actual == {"code": 1303, "message": "busy"}
+
+
+def test_a_missing_attempt_is_said_to_be_missing() -> None:
+    checks = {check.name: check for check in judged(seen(attempts=BOTH[:1]))}
+    assert checks[CheckName.RETRY_BODY].actual == "no such attempt"
+    assert checks[CheckName.RETRY_KEY].expected == ["dummy-key-b"]
+
+
+def test_the_oracle_is_pure() -> None:
+    assert judged(defective(KLING)) == judged(defective(KLING))

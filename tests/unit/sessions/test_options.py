@@ -1,0 +1,176 @@
+"""The options after ``--``: what is taken, refused in a sentence, and handed on to a step."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from containers.options import TESTBED_OPTIONS
+from sessions import options
+from sessions.matrix.options import MATRIX_OPTIONS
+from sessions.options import EVERYTHING_ELSE, PROJECT, UsageError, forwarded, parse
+from wasm.options import SOURCE_OPTIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEP_OPTIONS = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS}
+ALL = {**STEP_OPTIONS, **EVERYTHING_ELSE}
+
+
+def refusal(*posargs: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse("unit", posargs)
+    return str(caught.value)
+
+
+def nox(*argv: str) -> subprocess.CompletedProcess[str]:
+    """A real nox on our own noxfile; quick, since it ends before anything is installed."""
+    return subprocess.run(
+        [sys.executable, "-m", "nox", "--no-venv", *argv],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_without_options_everything_has_its_default() -> None:
+    arguments = parse("unit", [])
+    assert arguments.source == "reference"
+    assert arguments.engine == arguments.gateway == "auto"
+    assert arguments.case == "*"
+    assert arguments.repeat == 3
+    assert arguments.evidence == PROJECT / "evidence"
+    assert arguments.cases is arguments.plugin is arguments.fixed_ref is None
+    assert arguments.keep is arguments.debug is False
+
+
+def test_help_lists_every_option_and_is_a_success(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse("runtime-fixed", ["--help"])
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: nox -s runtime-fixed -- ")
+    described = {line.split()[0] for line in shown.splitlines() if line.startswith("  --")}
+    assert described == set(ALL)
+    assert len(ALL) == 15
+
+
+HELP = "; `nox -s unit -- --help` lists the options"
+
+
+@pytest.mark.parametrize(
+    ("posargs", "sentence"),
+    [
+        (["--nope"], "unrecognized arguments: --nope"),
+        (["--nope=1", "--repeat=2"], "unrecognized arguments: --nope=1"),
+        (["--repe=2"], "unrecognized arguments: --repe=2"),
+        (["--deb"], "unrecognized arguments: --deb"),
+        (["--fixed-re", "main"], "unrecognized arguments: --fixed-re main"),
+        (["reference"], "unrecognized arguments: reference"),
+        (["a b", ""], "unrecognized arguments: 'a b' ''"),
+        (["--repeat"], "argument --repeat: expected one argument"),
+        (["--debug=yes"], "argument --debug: ignored explicit argument 'yes'"),
+        (
+            ["--engine=podman"],
+            "argument --engine: invalid choice: 'podman' (choose from 'auto', 'docker', 'process')",
+        ),
+        (
+            ["--gateway", "nginx"],
+            "argument --gateway: invalid choice: 'nginx' (choose from 'auto', 'higress', 'envoy')",
+        ),
+        (["--evidence="], "argument --evidence: found '', expected a folder"),
+        *(
+            (
+                [f"--repeat={bad}"],
+                f"argument --repeat: found {bad!r}, expected a whole number from 1",
+            )
+            for bad in ("0", "-1", "1.5", "three", "", "1_000", "\u0663")
+        ),
+    ],
+)
+def test_what_cannot_be_understood_is_one_sentence_that_names_it(
+    posargs: list[str], sentence: str
+) -> None:
+    assert refusal(*posargs) == sentence + HELP
+
+
+def test_a_relative_evidence_folder_is_made_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse("unit", ["--evidence", "a b"]).evidence == tmp_path.resolve() / "a b"
+    assert parse("unit", ["--evidence", "~/ev"]).evidence == tmp_path.resolve() / "ev"
+
+
+def test_what_is_left_at_its_default_is_not_handed_on() -> None:
+    assert forwarded(parse("unit", []), STEP_OPTIONS) == []
+    same = ["--source=reference", "--engine=auto", "--case=*", "--repeat=3"]
+    assert forwarded(parse("unit", same), STEP_OPTIONS) == []
+
+
+def test_values_are_handed_on_unharmed_each_as_one_argument() -> None:
+    given = {
+        "--source": "/a path/with 'quotes'",
+        "--plugin": "plugins/x y",
+        "--baseline-ref": "-dashed",
+        "--fixed-ref": "v1^{commit}",
+        "--fixed-patch": "my patch.diff",
+        "--engine": "process",
+        "--gateway": "envoy",
+        "--gateway-image": "registry.example/a:b@sha256:1",
+        "--envoy": "/opt/my envoy",
+        "--cases": "my cases",
+        "--case": "kling-[it]*",
+        "--repeat": "5",
+    }
+    assert set(given) == set(STEP_OPTIONS)
+    argv = [f"{flag}={value}" for flag, value in given.items()]
+    assert forwarded(parse("unit", argv), STEP_OPTIONS) == argv
+    again = forwarded(parse("unit", forwarded(parse("unit", argv), STEP_OPTIONS)), STEP_OPTIONS)
+    assert again == argv
+
+
+def test_only_a_step_s_own_options_are_handed_on() -> None:
+    arguments = parse("unit", ["--source=x", "--repeat=9", "--debug", "--keep", "--evidence=e"])
+    assert forwarded(arguments, SOURCE_OPTIONS) == ["--source=x"]
+    assert forwarded(arguments, MATRIX_OPTIONS) == ["--repeat=9"]
+    assert options._FORWARDED.keys() == STEP_OPTIONS.keys()
+
+
+def test_nox_refuses_a_bad_option_with_the_sentence_last_and_arguments_as_given() -> None:
+    """T5: posargs ``"a b" ""`` arrive as two."""
+    done = nox("-s", "report", "--", "a b", "")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    # On a busy machine nox adds how long it took.
+    assert re.sub(r" \(took [^)]*\)\.$", ".", done.stderr.splitlines()[-1]) == (
+        "nox > Session report aborted: unrecognized arguments: 'a b' ''; `nox -s report -- --help` "
+        "lists the options."
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_nox_does_not_take_a_misspelt_session_for_another() -> None:
+    """T5: an underscore for a dash."""
+    done = nox("-s", "runtime_baseline")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "Running session" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "nox > Sessions not found: runtime_baseline"
+
+
+def test_nox_lists_the_options_of_a_session() -> None:
+    done = nox("-s", "report", "--", "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: nox -s report -- ")
+    assert all(flag in done.stdout for flag in ALL)

@@ -1,0 +1,368 @@
+"""Steps in a real nox: how one ends, and that its clean-up is never cut short."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROJECT = Path(__file__).parents[3]
+PATIENCE_S = 30.0
+CLEAN_UP_S = 5.0
+
+NOXFILE = f"""\
+import sys
+
+sys.path.insert(0, {str(PROJECT)!r})
+
+import nox
+
+from sessions import steps
+from wasm.errors import EvidenceError
+
+
+@nox.session(venv_backend="none")
+def one(session):
+    session.env["UNSET_BY_THE_SESSION"] = None
+    session.env["SET_BY_THE_SESSION"] = "a b"
+    with steps.ending_in_a_sentence(session):
+        steps.run(session, "step.py", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def refuses(session):
+    with steps.ending_in_a_sentence(session):
+        raise EvidenceError("the folder is full; expected room; make some")
+
+
+@nox.session(venv_backend="none")
+def attempts(session):
+    steps.attempt(session, "step.py")
+    session.log("went on")
+"""
+
+# Cleans up for five seconds after the first interrupt, as a gateway's testbed may. The clean-up
+# does not protect itself: a second signal that got through would cut it short.
+CLEANS_UP = f"""\
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def interrupt(number, frame):
+    Path("signals").open("a").write(signal.Signals(number).name + "\\n")
+    raise KeyboardInterrupt
+
+
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, interrupt)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
+Path("pids").write_text(f"{{os.getpid()}} {{child.pid}}")
+Path("started").touch()
+try:
+    time.sleep(600)
+finally:
+    Path("cleaning").touch()
+    end = time.monotonic() + {CLEAN_UP_S}
+    while time.monotonic() < end:
+        time.sleep(0.05)
+    child.terminate()
+    child.wait()
+    Path("cleaned").touch()
+"""
+
+
+class Nox:
+    """A nox of its own, in a process group of its own, on a noxfile with one step."""
+
+    def __init__(self, folder: Path, session: str, *posargs: str) -> None:
+        self.folder = folder
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
+        environment["UNSET_BY_THE_SESSION"] = "still here"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nox", "-s", session, *(["--", *posargs] if posargs else [])],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end; return its status, stdout and stderr."""
+        stdout, stderr = self.process.communicate(timeout=PATIENCE_S)
+        # On a busy machine nox adds how long it took.
+        return (
+            self.process.returncode,
+            stdout,
+            re.sub(r" \(took [^)]*\)\.$", ".", stderr, flags=re.MULTILINE),
+        )
+
+    def wait_for(self, name: str) -> None:
+        """Wait until the step has made a file."""
+        wait_until((self.folder / name).exists)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def started_in(folder: Path, step: str, *posargs: str, session: str = "one") -> Nox:
+    folder.mkdir(exist_ok=True)
+    (folder / "noxfile.py").write_text(NOXFILE)
+    (folder / "step.py").write_text(textwrap.dedent(step))
+    return Nox(folder, session, *posargs)
+
+
+def end_what_is_left(running: Nox) -> None:
+    left: list[int] = []
+    pids = running.folder / "pids"
+    if pids.exists():
+        left = [int(pid) for pid in pids.read_text().split() if psutil.pid_exists(int(pid))]
+    if running.process.poll() is None:
+        left.append(running.process.pid)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    running.process.communicate()
+
+
+@pytest.fixture
+def nox(tmp_path: Path) -> Iterator[Callable[..., Nox]]:
+    """Give a way to start nox on a step; end what is left of them."""
+    started: list[Nox] = []
+
+    def start(step: str, *posargs: str, session: str = "one") -> Nox:
+        started.append(started_in(tmp_path, step, *posargs, session=session))
+        return started[-1]
+
+    yield start
+    for one in started:
+        end_what_is_left(one)
+
+
+def nothing_is_left(folder: Path) -> bool:
+    pids = [int(pid) for pid in (folder / "pids").read_text().split()]
+    return len(pids) == 2 and not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_a_step_that_succeeds_is_a_success_and_its_output_is_shown(
+    nox: Callable[..., Nox],
+) -> None:
+    status, stdout, stderr = nox(
+        """
+        import os, sys
+        print("to stdout", sys.argv[1:])
+        print(os.environ.get("UNSET_BY_THE_SESSION"), os.environ["SET_BY_THE_SESSION"])
+        print("to stderr", file=sys.stderr)
+        """,
+        "a b",
+        "",
+    ).end()
+    assert status == 0
+    assert stdout == "to stdout ['a b', '']\nNone a b\n"
+    assert "nox > python step.py 'a b' ''\nto stderr\n" in stderr
+
+
+FAILS = """
+import sys
+print("error: an earlier one", file=sys.stderr)
+print("a detail", file=sys.stderr)
+print("error: the Go source does not compile; expected it to; mend it", file=sys.stderr)
+print("another detail", file=sys.stderr)
+sys.exit(2)
+"""
+
+
+def test_the_sentence_of_a_step_s_last_error_is_the_last_thing_shown_and_nothing_is_lost(
+    nox: Callable[..., Nox],
+) -> None:
+    status, _, stderr = nox(FAILS).end()
+    assert status == 1
+    # An error is held back until it is known whether it is the last.
+    assert stderr.splitlines()[-4:] == [
+        "a detail",
+        "error: an earlier one",
+        "another detail",
+        "nox > Session one aborted: the Go source does not compile; expected it to; mend it.",
+    ]
+
+
+def test_a_step_that_ends_without_a_sentence_is_named_with_its_status(
+    nox: Callable[..., Nox],
+) -> None:
+    status, _, stderr = nox("raise SystemExit(7)").end()
+    assert status == 1
+    assert stderr.splitlines()[-1] == "nox > Session one aborted: step.py ended with status 7."
+
+
+def test_a_step_that_is_killed_is_named_with_the_signal(nox: Callable[..., Nox]) -> None:
+    status, _, stderr = nox("import os; os.kill(os.getpid(), 9)").end()
+    assert status == 1
+    assert stderr.splitlines()[-1] == "nox > Session one aborted: step.py was ended by SIGKILL."
+
+
+def test_an_error_of_a_step_that_succeeds_is_shown_too(nox: Callable[..., Nox]) -> None:
+    status, _, stderr = nox("import sys; print('error: odd', file=sys.stderr)").end()
+    assert status == 0
+    assert "\nerror: odd\n" in stderr
+
+
+def test_what_a_user_can_put_right_in_a_session_itself_is_a_sentence_too(
+    nox: Callable[..., Nox],
+) -> None:
+    status, _, stderr = nox("", session="refuses").end()
+    assert status == 1
+    assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1] == (
+        "nox > Session refuses aborted: the folder is full; expected room; make some."
+    )
+
+
+def test_a_step_that_is_only_attempted_is_told_and_does_not_decide(
+    nox: Callable[..., Nox],
+) -> None:
+    status, _, stderr = nox(FAILS, session="attempts").end()
+    assert status == 0
+    assert "nox > the Go source does not compile; expected it to; mend it\nnox > went on" in stderr
+
+
+def test_what_a_step_says_is_shown_while_it_runs(nox: Callable[..., Nox]) -> None:
+    running = nox(
+        """
+        import sys, time
+        from pathlib import Path
+        print("under way", file=sys.stderr, flush=True)
+        while not Path("seen").exists():
+            time.sleep(0.02)
+        """
+    )
+    assert running.process.stderr is not None
+    # Each line is read as it comes: were they held back, the step would wait for ever.
+    for line in running.process.stderr:
+        if line == "under way\n":
+            break
+    else:
+        pytest.fail("the line was never shown")
+    assert running.process.poll() is None
+    (running.folder / "seen").touch()
+    assert running.end()[0] == 0
+
+
+OURS = f"""
+import sys
+sys.path.insert(0, {str(PROJECT)!r})
+from wasm import terminal
+from wasm.errors import BuildError
+
+def step():
+    raise BuildError("it does not compile; expected Go; mend it", detail="a.go:1: what")
+
+terminal.finish(step)
+"""
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_traceback_of_an_error_is_shown_only_if_asked_for_and_never_last(
+    nox: Callable[..., Nox],
+    monkeypatch: pytest.MonkeyPatch,
+    debug: bool,  # noqa: FBT001
+) -> None:
+    monkeypatch.setenv("GATEWAY_PROOF_DEBUG", "1" if debug else "")
+    status, _, stderr = nox(OURS).end()
+    assert status == 1
+    assert ("Traceback" in stderr) is debug
+    assert stderr.splitlines()[-2:] == [
+        "a.go:1: what",
+        "nox > Session one aborted: it does not compile; expected Go; mend it.",
+    ]
+
+
+def to_the_group(running: Nox, number: int) -> None:
+    os.killpg(running.process.pid, number)
+
+
+def to_nox_alone(running: Nox, number: int) -> None:
+    os.kill(running.process.pid, number)
+
+
+SIGNALS: dict[str, tuple[Callable[[Nox, int], None], list[signal.Signals]]] = {
+    "Ctrl-C": (to_the_group, [signal.SIGINT]),
+    "Ctrl-C again and again": (
+        to_the_group,
+        [signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT],
+    ),
+    "SIGTERM": (to_nox_alone, [signal.SIGTERM]),
+    "SIGHUP and others": (to_nox_alone, [signal.SIGHUP, signal.SIGTERM, signal.SIGINT]),
+}
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Nox]]:
+    """Start a nox for each way to interrupt one, and interrupt it; they clean up side by side."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    running = {name: started_in(folder / name, CLEANS_UP) for name in SIGNALS}
+    try:
+        for name, (send, numbers) in SIGNALS.items():
+            running[name].wait_for("started")
+            send(running[name], numbers[0])
+            running[name].wait_for("cleaning")
+            for number in numbers[1:]:
+                send(running[name], number)
+        yield running
+    finally:
+        for one in running.values():
+            end_what_is_left(one)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_clean_up_after_a_signal_finishes_and_nothing_is_left(
+    interrupted: dict[str, Nox], name: str
+) -> None:
+    """T4: nox's own way would end the step after 0.6 s."""
+    running = interrupted[name]
+    status, _, stderr = running.end()
+    assert (running.folder / "cleaned").exists()
+    assert nothing_is_left(running.folder)
+    assert (running.folder / "signals").read_text() == f"{SIGNALS[name][1][0].name}\n"
+    assert status == 130
+    assert stderr.splitlines()[-1] == "nox > Session one interrupted."
+
+
+def test_a_signal_that_was_ignored_from_the_start_stays_so(nox: Callable[..., Nox]) -> None:
+    """As with ``nohup nox ...``, whose terminal is then closed."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        running = nox(
+            """
+            import time
+            from pathlib import Path
+            Path("started").touch()
+            while not Path("seen").exists():
+                time.sleep(0.02)
+            """
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    running.wait_for("started")
+    to_nox_alone(running, signal.SIGHUP)
+    (running.folder / "seen").touch()
+    assert running.end()[0] == 0
