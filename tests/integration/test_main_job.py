@@ -178,14 +178,16 @@ def test_the_gateways_log_has_the_plugins_lines_and_no_trouble_of_the_gateway(
     assert [line for line in log if "[critical]" in line or "[error]" in line] == []
 
 
-def test_the_configuration_that_is_kept_is_the_one_envoy_was_given_and_takes(
-    session: Session,
-) -> None:
+def test_the_configuration_that_is_kept_is_the_one_envoy_was_given(session: Session) -> None:
     config = session.folder / "config" / "envoy.json"
     run, _ = session.read()
     assert run.testbed is not None
     digest = hashlib.sha256(config.read_bytes()).hexdigest()
     assert run.testbed.gateway_config_sha256 == digest
+
+
+def test_envoy_finds_nothing_wrong_with_its_configuration(both: Both) -> None:
+    config = both[0].folder / "config" / "envoy.json"
     done = subprocess.run(
         [envoy.program(None), "--mode", "validate", "--config-path", config],
         capture_output=True,

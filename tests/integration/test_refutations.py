@@ -150,7 +150,7 @@ def test_a_gateway_or_upstream_killed_in_mid_run_is_no_reproduction(  # noqa: PL
     status, comparison, words = report(tmp_path, baseline, long_fixed)
     assert status != 0
     assert comparison["verdict"] == "inconclusive"
-    assert f"{len(silent)} of 300 cells have no valid observation, first " in words
+    assert f"{len(silent)} of 300 cells" in words
     assert ended in words
 
 
