@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from containers import process_engine
+from containers import docker_daemon, process_engine
 from containers.records import EngineKind, GatewayKind
 from wasm.errors import GatewayError
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from containers.testbed import Plan, Testbed
+
+_NO_RELEASE_EVIDENCE = "such a run is no release evidence for Higress' gateway"
 
 
 @dataclass(frozen=True)
@@ -27,37 +30,75 @@ class Choice:
 def choose(engine: str, gateway: str, image: str | None = None) -> Choice:
     """Decide what ``auto`` means here.
 
+    Args:
+        engine: ``auto``, ``docker`` or ``process``.
+        gateway: ``auto``, ``higress`` or ``envoy``.
+        image: Another gateway image than the pinned one.
+
     Raises:
-        GatewayError: What was asked for cannot be had; it never falls back by itself.
+        GatewayError: What was asked for cannot be had; what was named never falls back.
     """
-    if engine == EngineKind.DOCKER:
-        raise GatewayError(
-            "--engine docker is not available in this version; expected auto or process; leave "
-            "it out"
-        )
-    if gateway == GatewayKind.HIGRESS:
-        raise GatewayError(
-            "--gateway higress runs the pinned image, which needs the docker engine, and that is "
-            "not available in this version; expected auto or envoy; leave it out"
-        )
     if image is not None:
-        raise GatewayError(
-            f"--gateway-image {image} needs the docker engine, and that is not available in this "
-            "version; expected no image; leave it out"
-        )
-    reasons = []
-    if engine == "auto":
-        reasons.append("engine process: the docker engine is not available in this version")
-    if gateway == "auto":
-        reasons.append(
-            "gateway envoy: stock Envoy, since the pinned Higress image needs the docker engine; "
-            "such a run is no release evidence for Higress' gateway"
-        )
-    return Choice(EngineKind.PROCESS, GatewayKind.ENVOY, tuple(reasons))
+        if gateway == GatewayKind.ENVOY:
+            raise GatewayError(
+                f"--gateway-image {image} and --gateway envoy were both given; expected an image "
+                "for --gateway higress only, stock Envoy's is assembled here; drop one"
+            )
+        gateway = GatewayKind.HIGRESS
+    chosen, why = _engine(engine, higress=gateway == GatewayKind.HIGRESS)
+    reasons = [why] if why else []
+    if gateway != "auto":
+        return Choice(chosen, GatewayKind(gateway), tuple(reasons))
+    kind, why = _gateway(chosen)
+    return Choice(chosen, kind, (*reasons, why))
 
 
 def opened(choice: Choice, plan: Plan) -> AbstractContextManager[Testbed]:
     """Open a testbed with the engine that was chosen."""
     if choice.engine is EngineKind.PROCESS:
         return process_engine.opened(plan)
-    raise AssertionError(choice)
+    # Docker's client takes a quarter of a second to import, which a process run need not wait.
+    from containers import docker_engine  # noqa: PLC0415
+
+    return docker_engine.opened(plan)
+
+
+def _engine(engine: str, *, higress: bool) -> tuple[EngineKind, str]:
+    """Choose the engine; the Higress gateway is an image, so it needs Docker."""
+    if engine == EngineKind.PROCESS:
+        if higress:
+            raise GatewayError(
+                "--gateway higress runs an image, which --engine process cannot; expected --engine "
+                "docker with it, or --gateway envoy; change one of them"
+            )
+        return EngineKind.PROCESS, ""
+    try:
+        with contextlib.closing(docker_daemon.connect()) as daemon:
+            why = f"engine docker: a daemon answers, version {daemon.version}"
+    except GatewayError as error:
+        if engine == EngineKind.DOCKER or higress:
+            raise
+        return EngineKind.PROCESS, f"engine process: {error.sentence.partition(';')[0]}"
+    return EngineKind.DOCKER, why if engine == "auto" else ""
+
+
+def _gateway(engine: EngineKind) -> tuple[GatewayKind, str]:
+    """Prefer Higress' own gateway; else stock Envoy, saying why and what that means."""
+    if engine is EngineKind.PROCESS:
+        return (
+            GatewayKind.ENVOY,
+            "gateway envoy: stock Envoy, since the pinned Higress image needs the docker engine; "
+            + _NO_RELEASE_EVIDENCE,
+        )
+    from containers import docker_images  # noqa: PLC0415 - see opened
+
+    with contextlib.closing(docker_daemon.connect()) as daemon:
+        try:
+            docker_images.pulled(daemon, docker_images.HIGRESS_GATEWAY)
+        except GatewayError as error:
+            cause = error.sentence.partition("; expected")[0]
+            return (
+                GatewayKind.ENVOY,
+                f"gateway envoy: stock Envoy, since {cause}; {_NO_RELEASE_EVIDENCE}",
+            )
+    return GatewayKind.HIGRESS, "gateway higress: the pinned image, run unmodified"

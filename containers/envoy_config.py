@@ -13,15 +13,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from containers.records import Listener
+import msgspec
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from containers.records import Listener
+    from containers.testbed import Plan
+
+ARGUMENTS = (
+    *("--concurrency", "1"),
+    *("--log-level", "warning"),
+    *("--component-log-level", "wasm:info"),
+    "--use-dynamic-base-id",
+)
 UPSTREAM_CLUSTER = "mock-upstream"
 _TYPE = "type.googleapis.com/"
 _HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 _WASM = _TYPE + "envoy.extensions.filters.http.wasm.v3.Wasm"
 _ROUTER = _TYPE + "envoy.extensions.filters.http.router.v3.Router"
 _FILE_LOG = _TYPE + "envoy.extensions.access_loggers.file.v3.FileAccessLog"
+_STDOUT_LOG = _TYPE + "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"
+_ACCESS_LOG_FIELDS = {
+    "request_id": "%REQ(X-REQUEST-ID)%",
+    "started": "%START_TIME%",
+    "method": "%REQ(:METHOD)%",
+    "target": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
+    "status": "%RESPONSE_CODE%",
+    "flags": "%RESPONSE_FLAGS%",
+    "details": "%RESPONSE_CODE_DETAILS%",
+    "upstream_cluster": "%UPSTREAM_CLUSTER%",
+    "upstream_host": "%UPSTREAM_HOST%",
+    "duration_ms": "%DURATION%",
+}
 _STRING = _TYPE + "google.protobuf.StringValue"
 
 
@@ -42,6 +66,7 @@ class Wiring:
         cluster_filter: The .wasm file of the adapter's filter, which needs no configuration; None
             where the gateway itself gives the plugin its route's cluster.
         listeners: One address per listener, in the order of the plan.
+        access_log: A file; None for stdout.
         stop_iteration: Whether a plugin may hold headers back until it has read the body.
     """
 
@@ -50,8 +75,17 @@ class Wiring:
     listeners: Sequence[Address]
     admin: Address
     upstream: Address
-    access_log: str
+    access_log: str | None
     stop_iteration: bool = True
+
+
+def write(plan: Plan, wiring: Wiring) -> Path:
+    """Write a testbed's bootstrap to ``config/envoy.json`` of its folder; return that path."""
+    config = plan.folder / "config" / "envoy.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    content = msgspec.json.encode(bootstrap(plan.listeners, wiring))
+    config.write_bytes(msgspec.json.format(content, indent=2))
+    return config
 
 
 def bootstrap(listeners: Sequence[Listener], wiring: Wiring) -> dict[str, Any]:
@@ -142,25 +176,10 @@ def _wasm(name: str, module: str, configuration: str, wiring: Wiring, root: str)
     }
 
 
-def _access_log(path: str) -> dict[str, Any]:
-    return {
-        "name": "envoy.access_loggers.file",
-        "typed_config": {
-            "@type": _FILE_LOG,
-            "path": path,
-            "log_format": {
-                "json_format": {
-                    "request_id": "%REQ(X-REQUEST-ID)%",
-                    "started": "%START_TIME%",
-                    "method": "%REQ(:METHOD)%",
-                    "target": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
-                    "status": "%RESPONSE_CODE%",
-                    "flags": "%RESPONSE_FLAGS%",
-                    "details": "%RESPONSE_CODE_DETAILS%",
-                    "upstream_cluster": "%UPSTREAM_CLUSTER%",
-                    "upstream_host": "%UPSTREAM_HOST%",
-                    "duration_ms": "%DURATION%",
-                }
-            },
-        },
-    }
+def _access_log(path: str | None) -> dict[str, Any]:
+    log_format = {"json_format": _ACCESS_LOG_FIELDS}
+    if path is None:
+        name, config = "stdout", {"@type": _STDOUT_LOG, "log_format": log_format}
+    else:
+        name, config = "file", {"@type": _FILE_LOG, "path": path, "log_format": log_format}
+    return {"name": f"envoy.access_loggers.{name}", "typed_config": config}

@@ -20,6 +20,10 @@ TESTBED_OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "REF",
         "help": "another gateway image than the pinned one",
     },
+    "--keep": {
+        "action": "store_true",
+        "help": "leave the testbed open after the matrix, for a look at it, until Ctrl-C",
+    },
     "--envoy": {
         "default": None,
         "metavar": "PATH",

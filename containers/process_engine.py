@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import platform
 import re
-import socket
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httpx
-import msgspec
-
-from containers import envoy, envoy_config, processes, readiness, upstream_program
+from containers import (
+    admin,
+    envoy,
+    envoy_config,
+    interrupts,
+    loading,
+    processes,
+    readiness,
+    upstream_program,
+)
 from containers.envoy_config import Address
 from containers.processes import Child
 from containers.records import (
-    AdapterFacts,
     Cleanup,
     EngineKind,
     GatewayFacts,
@@ -29,13 +32,14 @@ from containers.records import (
     TestbedFacts,
     Timings,
 )
-from containers.testbed import Plan, Testbed
-from wasm import adapter, binary, cache
+from containers.testbed import FileLog, Plan, Testbed
 from wasm.errors import GatewayError
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from containers.loading import Loadable
 
 
 _LOOPBACK = "127.0.0.1"
@@ -43,12 +47,9 @@ _ANNOUNCED_WITHIN_S = 30.0
 # Until a testbed is open there is no log to complete, so nothing is waited for; and Envoy does not
 # look at SIGTERM while it compiles a module.
 _NOT_YET_OPEN_S = 0.5
-# The admin interface may be slow on a busy machine, as it is before it says LIVE (envoy 8321).
-_ADMIN_S = 10.0
 _SEEN_WITHIN_S = 0.3
 _SEEN_PAUSE_S = 0.005
 _TAKEN = re.compile(r"cannot bind '([^']+)'.*Address already in use")
-_SNAPSHOTS = {"stats.txt": "/stats?usedonly", "clusters.txt": "/clusters"}
 _NO_ISOLATION = (
     "none was enforced: a local process can reach what this machine can; the gateway's only "
     "cluster is the mock"
@@ -66,8 +67,8 @@ def opened(plan: Plan) -> Iterator[Testbed]:
     """
     start = time.monotonic()
     program = envoy.program(plan.envoy)
-    loadable = _loadable(plan)
-    with processes.ClosedInPeace() as stack:
+    loadable = loading.of(plan)
+    with interrupts.ClosedInPeace() as stack:
         life = _Life(plan, stack)
         stack.callback(life.prove)
         upstream = _start_upstream(life)
@@ -107,7 +108,7 @@ class _Life:
         self.closing_since = time.monotonic()
         if self.testbed is not None:
             self.testbed.close_clients()
-        _snapshot(self.admin, self.plan.folder)
+        admin.snapshot(self.admin, self.plan.folder)
 
     def prove(self) -> None:
         """Look again for all that was started, once it should be gone."""
@@ -117,41 +118,6 @@ class _Life:
         self.testbed.timings = replace(
             self.testbed.timings, closed_s=time.monotonic() - self.closing_since
         )
-
-
-@dataclass(frozen=True)
-class _Loadable:
-    """The files that the gateway loads, and what was done to the module for that."""
-
-    module: Path
-    cluster_filter: Path
-    facts: AdapterFacts
-
-
-def _loadable(plan: Plan) -> _Loadable:
-    """Refuse a module that stock Envoy cannot load, else give the adapted files."""
-    data = plan.module.read()
-    if not plan.adapt:
-        binary.refuse_unloadable(binary.read_shape(data), binary.STOCK_ENVOY)
-    adapted = adapter.adapt_for_stock_envoy(data)
-    binary.refuse_unloadable(binary.read_shape(adapted.module), binary.STOCK_ENVOY)
-
-    def fill(draft: Path) -> None:
-        (draft / "plugin.wasm").write_bytes(adapted.module)
-        (draft / "cluster_name.wasm").write_bytes(adapter.cluster_name_filter())
-
-    key = sha256_of(f"{adapted.adapted_sha256} {adapted.cluster_filter_sha256}".encode())
-    folder = cache.entry("adapted", key, fill)
-    return _Loadable(
-        folder / "plugin.wasm",
-        folder / "cluster_name.wasm",
-        AdapterFacts(
-            original_sha256=adapted.original_sha256,
-            adapted_sha256=adapted.adapted_sha256,
-            cluster_filter_sha256=adapted.cluster_filter_sha256,
-            steps=list(adapted.steps),
-        ),
-    )
 
 
 @dataclass(frozen=True)
@@ -173,7 +139,7 @@ def _start_upstream(life: _Life) -> _Upstream:
     return _Upstream(child, program, said["model"], said["control"])
 
 
-def _start_gateway(life: _Life, program: Path, loadable: _Loadable, upstream: _Upstream) -> Testbed:
+def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Upstream) -> Testbed:
     plan = life.plan
     config = _write_config(plan, loadable, upstream)
     admin_file = plan.folder / "config" / "admin-address.txt"
@@ -183,15 +149,17 @@ def _start_gateway(life: _Life, program: Path, loadable: _Loadable, upstream: _U
     # Hashing Envoy takes as long as it needs to open its admin port, so it costs nothing here.
     program_sha256 = _sha256_of_file(program)
 
-    def admin() -> str | None:
+    def admin_url() -> str | None:
         with contextlib.suppress(OSError):
             return f"http://{admin_file.read_text().strip()}" if admin_file.stat().st_size else None
         return None
 
-    ready_s = readiness.await_live(admin, lambda: _end_of(gateway), gateway.last_lines, plan.limits)
+    ready_s = readiness.await_live(
+        admin_url, lambda: _end_of(gateway), gateway.last_lines, plan.limits
+    )
     for child in (gateway, upstream.child):
         child.patience_s = plan.limits.stop_s
-    life.admin = str(admin())
+    life.admin = str(admin_url())
     return Testbed(
         facts=TestbedFacts(
             engine=EngineKind.PROCESS,
@@ -199,7 +167,7 @@ def _start_gateway(life: _Life, program: Path, loadable: _Loadable, upstream: _U
                 kind=GatewayKind.ENVOY,
                 image=None,
                 digest=f"sha256:{program_sha256}",
-                envoy_version=str(_asked(life.admin, "/server_info")["version"]),
+                envoy_version=admin.envoy_version(life.admin),
                 platform=f"{platform.system().lower()}/{platform.machine()}",
                 release_evidence=False,
             ),
@@ -208,25 +176,18 @@ def _start_gateway(life: _Life, program: Path, loadable: _Loadable, upstream: _U
             gateway_config_sha256=sha256_of(config.read_bytes()),
         ),
         limits=plan.limits,
-        gateway_urls=_listener_urls(life.admin, plan),
+        gateway_urls=admin.listener_urls(life.admin, plan),
         control_url=f"http://{upstream.control}",
         upstream_address=upstream.model,
-        gateway_log=gateway.log,
+        gateway_log=FileLog(gateway.log),
         trouble=lambda: _trouble(gateway, upstream.child),
         timings=Timings(gateway_ready_s=ready_s),
     )
 
 
 def _command(program: Path, config: Path, admin_file: Path) -> list[str]:
-    return [
-        str(program),
-        *("--config-path", str(config)),
-        *("--admin-address-path", str(admin_file)),
-        *("--concurrency", "1"),
-        *("--log-level", "warning"),
-        *("--component-log-level", "wasm:info"),
-        "--use-dynamic-base-id",
-    ]
+    paths = ["--config-path", str(config), "--admin-address-path", str(admin_file)]
+    return [str(program), *paths, *envoy_config.ARGUMENTS]
 
 
 def _end_of(gateway: Child) -> str | None:
@@ -242,7 +203,7 @@ def _end_of(gateway: Child) -> str | None:
     return end
 
 
-def _write_config(plan: Plan, loadable: _Loadable, upstream: _Upstream) -> Path:
+def _write_config(plan: Plan, loadable: Loadable, upstream: _Upstream) -> Path:
     host, _, port = upstream.model.rpartition(":")
     wiring = envoy_config.Wiring(
         module=str(loadable.module),
@@ -256,48 +217,7 @@ def _write_config(plan: Plan, loadable: _Loadable, upstream: _Upstream) -> Path:
         access_log=str(plan.folder / "logs" / "access.log"),
         stop_iteration=plan.stop_iteration,
     )
-    config = plan.folder / "config" / "envoy.json"
-    config.parent.mkdir(parents=True, exist_ok=True)
-    bootstrap = envoy_config.bootstrap(plan.listeners, wiring)
-    config.write_bytes(msgspec.json.format(msgspec.json.encode(bootstrap), indent=2))
-    return config
-
-
-def _listener_urls(admin_url: str, plan: Plan) -> dict[str, str]:
-    """Ask the gateway where each listener listens; all that were planned must."""
-    urls = {}
-    for status in _asked(admin_url, "/listeners?format=json").get("listener_statuses", []):
-        where = status["local_address"]["socket_address"]
-        urls[status["name"]] = f"http://{where['address']}:{where['port_value']}"
-    missing = [listener.name for listener in plan.listeners if listener.name not in urls]
-    if missing:
-        raise GatewayError(
-            f"the gateway says LIVE but does not listen for {', '.join(missing)}; expected a "
-            "listener for each plugin configuration; see logs/gateway.log of this run"
-        )
-    return urls
-
-
-def _asked(admin_url: str, path: str) -> dict[str, Any]:
-    """Ask the admin interface of a gateway that is ready."""
-    try:
-        answer = httpx.get(admin_url + path, timeout=_ADMIN_S, trust_env=False).json()
-    except (httpx.HTTPError, ValueError) as error:
-        raise GatewayError(
-            f"the gateway said LIVE, then its admin interface did not answer {path} "
-            f"({type(error).__name__}: {error}); expected JSON; see logs/gateway.log of this run"
-        ) from error
-    return dict(answer)
-
-
-def _snapshot(admin_url: str, folder: Path) -> None:
-    """Keep what the gateway counted, as long as it can still say so."""
-    for name, path in _SNAPSHOTS.items():
-        try:
-            text = httpx.get(admin_url + path, timeout=_ADMIN_S, trust_env=False).text
-        except httpx.HTTPError as error:
-            text = f"not available: {type(error).__name__}\n"
-        (folder / "logs" / name).write_text(text)
+    return envoy_config.write(plan, wiring)
 
 
 def _trouble(gateway: Child, upstream: Child) -> str | None:
@@ -328,20 +248,12 @@ def _proof(testbed: Testbed, admin_url: str, seen: list[ProcessSeen]) -> Cleanup
     }
     return Cleanup(
         processes=list(seen),
-        refused={f"{name} {_bare(where)}": _refuses(_bare(where)) for name, where in ports.items()},
+        refused={
+            f"{name} {admin.bare(where)}": admin.refuses(admin.bare(where))
+            for name, where in ports.items()
+        },
         network_isolation=_NO_ISOLATION,
     )
-
-
-def _bare(url: str) -> str:
-    return url.removeprefix("http://")
-
-
-def _refuses(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((host, int(port))) == errno.ECONNREFUSED
 
 
 def _sha256_of_file(path: Path) -> str:

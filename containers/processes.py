@@ -20,13 +20,11 @@ from wasm.errors import GatewayError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
 _LAST_LINES = 12
 _PAUSE_S = 0.005
 _KILLED_WITHIN_S = 2.0
 _PR_SET_PDEATHSIG = 1
-_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -129,24 +127,6 @@ class Child:
             exit_status=self._process.returncode,
             ended=_wait_until(lambda: not _alive_in(self.pid), _KILLED_WITHIN_S),
         )
-
-
-class ClosedInPeace(contextlib.ExitStack):
-    """A stack whose closing no interrupt cuts short: one that arrives meanwhile is raised after."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> bool:
-        """Close everything, then let a waiting interrupt through."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
-        try:
-            return bool(super().__exit__(kind, error, trace))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

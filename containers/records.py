@@ -97,28 +97,65 @@ class ProcessSeen:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Listed:
+    """What Docker lists of a run: containers and networks, each as ``name id``."""
+
+    containers: list[str] = field(default_factory=list)
+    networks: list[str] = field(default_factory=list)
+    volumes: list[str] = field(default_factory=list)
+
+    @property
+    def everything(self) -> tuple[str, ...]:
+        """All of it, each with its kind."""
+        return (
+            *(f"container {name}" for name in self.containers),
+            *(f"network {name}" for name in self.networks),
+            *(f"volume {name}" for name in self.volumes),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Namespace:
+    """What a part's network namespace could reach, read from its routing tables."""
+
+    part: str
+    routes: list[dict[str, str]]
+    default_route: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cleanup:
-    """The proof that nothing was left (EVIDENCE.md 12).
+    """The proof that nothing was left, and that nothing could get out (EVIDENCE.md 10, 12).
 
     Attributes:
+        processes: Of the process engine.
+        before: What Docker listed while the testbed was open; None for the process engine.
+        after: What it listed afterwards.
         refused: Port -> whether it refused a connection after closing.
+        namespaces: The routes of gateway and upstream, where they had namespaces of their own.
         network_isolation: What kept the gateway from other addresses, in a sentence.
     """
 
     processes: list[ProcessSeen] = field(default_factory=list)
+    before: Listed | None = None
+    after: Listed | None = None
     refused: dict[str, bool] = field(default_factory=dict)
+    namespaces: list[Namespace] = field(default_factory=list)
     network_isolation: str = ""
 
     @property
     def leftovers(self) -> tuple[str, ...]:
         """What was started and is still there, each in a few words."""
         alive = [f"{seen.name} (process {seen.pid})" for seen in self.processes if not seen.ended]
-        return (*alive, *(f"port of {name}" for name, gone in self.refused.items() if not gone))
+        listed = self.after.everything if self.after else ()
+        ports = (f"port of {name}" for name, gone in self.refused.items() if not gone)
+        return (*alive, *listed, *ports)
 
     @property
     def complete(self) -> bool:
         """Whether everything that was started is gone; not so before anyone has looked."""
-        return bool(self.processes and self.refused) and not self.leftovers
+        started = self.processes or (self.before and self.before.containers)
+        return bool(started and self.refused) and not self.leftovers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -27,6 +27,7 @@ class Plan:
 
     Attributes:
         folder: Takes ``config/`` and ``logs/``; the run's own.
+        gateway_image: Another image than the pinned one, for Higress' gateway.
         envoy: Envoy's program for the process engine; None for the one from PyPI.
         stop_iteration: Off only to show what a gateway without it does.
         cluster_name: Likewise: whether the adapter's filter stands before the plugin.
@@ -39,6 +40,7 @@ class Plan:
     listeners: tuple[Listener, ...]
     folder: Path
     gateway: GatewayKind = GatewayKind.ENVOY
+    gateway_image: str | None = None
     limits: Limits = field(default_factory=Limits)
     envoy: str | None = None
     stop_iteration: bool = True
@@ -62,6 +64,36 @@ class _Refusal(msgspec.Struct, frozen=True):
     error: str
 
 
+class GatewayLog(Protocol):
+    """The gateway's log while it runs, read from a mark on."""
+
+    def mark(self) -> float:
+        """Return the place where the log ends now."""
+
+    def since(self, mark: float) -> str:
+        """Return what has been logged since a mark; empty when it cannot be read."""
+
+
+@dataclass(frozen=True)
+class FileLog:
+    """A log in a file; marks are bytes."""
+
+    path: Path
+
+    def mark(self) -> float:
+        """Return the file's size."""
+        with contextlib.suppress(OSError):
+            return self.path.stat().st_size
+        return 0
+
+    def since(self, mark: float) -> str:
+        """Return what was written since a mark."""
+        with contextlib.suppress(OSError), self.path.open("rb") as log:
+            log.seek(int(mark))
+            return log.read().decode("utf-8", "replace")
+        return ""
+
+
 @dataclass
 class Testbed:
     """One variant's gateway and upstream, open for one session.
@@ -70,6 +102,7 @@ class Testbed:
         gateway_urls: Base URL of each listener, by the listener's name.
         control_url: The upstream's control port.
         upstream_address: The upstream's model port: where every attempt must arrive.
+        gateway_log: What the gateway, its plugin included, logs while it runs.
         trouble: Says what has ended before its time, or None.
     """
 
@@ -78,7 +111,7 @@ class Testbed:
     gateway_urls: dict[str, str]
     control_url: str
     upstream_address: str
-    gateway_log: Path
+    gateway_log: GatewayLog
     trouble: Callable[[], str | None]
     timings: Timings = field(default_factory=Timings)
     cleanup: Cleanup = field(default_factory=Cleanup)
@@ -150,18 +183,13 @@ class Testbed:
             seconds=time.perf_counter() - start,
         )
 
-    def log_position(self) -> int:
-        """Return how much the gateway has logged so far, in bytes."""
-        with contextlib.suppress(OSError):
-            return self.gateway_log.stat().st_size
-        return 0
+    def log_position(self) -> float:
+        """Return a mark: where the gateway's log ends now."""
+        return self.gateway_log.mark()
 
-    def log_since(self, position: int) -> str:
-        """Return what the gateway, its plugin included, has logged since a position."""
-        with contextlib.suppress(OSError), self.gateway_log.open("rb") as log:
-            log.seek(position)
-            return log.read().decode("utf-8", "replace")
-        return ""
+    def log_since(self, position: float) -> str:
+        """Return what the gateway, its plugin included, has logged since a mark."""
+        return self.gateway_log.since(position)
 
     def _ask(self, method: str, path: str, wanted: type[T], content: bytes | None = None) -> T:
         try:

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wasm import ownership
 from wasm.errors import BuildError
 
 if TYPE_CHECKING:
@@ -75,11 +76,22 @@ def scratch(purpose: str) -> Iterator[Path]:
     with disk_errors(root()):
         base = root() / "work"
         base.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{purpose}-", dir=base))
+        folder = Path(tempfile.mkdtemp(prefix=f"{purpose}-{ownership.here()}-", dir=base))
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_abandoned() -> list[Path]:
+    """Remove the folders of work whose process is gone without having done so; return them."""
+    removed = []
+    for folder in (root() / "work").glob("*-*-*"):
+        owner = ownership.Owner.parse(folder.name.rsplit("-", 2)[1])
+        if owner is not None and owner.known_to_be_gone:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+    return removed
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ const (
 const usage = `usage:
   upstream serve --model ADDR --control ADDR [--max-body BYTES] [--exit-with-parent]
   upstream relay --forward LISTEN=TARGET [--forward LISTEN=TARGET ...] [--exit-with-parent]
+  upstream routes [--close]
   upstream version
 ADDR and LISTEN are IP:PORT (port 0 takes a free one), TARGET is HOST:PORT.
 `
@@ -72,7 +73,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 func dispatch(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return refuse("no subcommand was given; expected serve, relay or version; see upstream --help")
+		return refuse("no subcommand was given; expected serve, relay, routes or version; see upstream --help")
 	}
 	switch args[0] {
 	case "serve":
@@ -87,6 +88,17 @@ func dispatch(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 			return err
 		}
 		return relay(options, stdin, stdout, stderr)
+	case "routes":
+		closing, err := parseRoutes(args[1:])
+		if err != nil {
+			return err
+		}
+		if closing {
+			if err := closeDefaultRoutes(); err != nil {
+				return err
+			}
+		}
+		return showRoutes(stdout)
 	case "version":
 		if len(args) > 1 {
 			return refuse("version was given %q; expected no argument; leave it out", args[1])
@@ -95,7 +107,7 @@ func dispatch(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	case "-h", "-help", "--help", "help":
 		return flag.ErrHelp
 	}
-	return refuse("%q is not a subcommand; expected serve, relay or version; see upstream --help", args[0])
+	return refuse("%q is not a subcommand; expected serve, relay, routes or version; see upstream --help", args[0])
 }
 
 // printLine writes value as one line of JSON, the only thing a subcommand
@@ -140,6 +152,13 @@ func parseServe(args []string) (serveOptions, error) {
 		return options, refuse("--max-body is %d; expected 1 to 1073741824 bytes; give a number in that range", options.maxBody)
 	}
 	return options, nil
+}
+
+// parseRoutes returns whether default routes are to be removed first.
+func parseRoutes(args []string) (closing bool, err error) {
+	flags := newFlags("routes")
+	flags.BoolVar(&closing, "close", false, "")
+	return closing, parseFlags(flags, args)
 }
 
 // forward is one pair of `upstream relay`.

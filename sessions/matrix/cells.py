@@ -40,10 +40,10 @@ class OpenTestbed(Protocol):
     def journal(self, epoch: int) -> Journal:
         """Return what reached the upstream in an epoch."""
 
-    def log_position(self) -> int:
+    def log_position(self) -> float:
         """Return how much the gateway has logged."""
 
-    def log_since(self, position: int) -> str:
+    def log_since(self, position: float) -> str:
         """Return what it has logged since."""
 
     def trouble(self) -> str | None:
@@ -228,7 +228,9 @@ def _observe(testbed: OpenTestbed, case: Case, cell: Cell) -> Observation:
     if silence:
         fault = testbed.trouble() or _silent(silence, journal)
     else:
-        fault = _incomplete(journal) or _testbed_fault(testbed.log_since(position))
+        fault = _incomplete(journal)
+        if not fault and len(journal.attempts) < len(script(case, cell.mode)["steps"]):
+            fault = _testbed_fault(testbed.log_since(position))
     return Observation(request=sent, response=response, attempts=journal.attempts, fault=fault)
 
 

@@ -70,7 +70,9 @@ def main(extra: list[str]) -> int:
     beyond_s = statistics.median(session.beyond_floor_s for session in few)
     base_s = statistics.median(session.whole_s - session.ready_s for session in few)
     per_cell_ms = 1e3 * (many.whole_s - many.ready_s - base_s) / (many.cells - few[0].cells)
-    print(f"beyond the floor: {beyond_s:.2f} s (limit {_LIMIT_BEYOND_FLOOR_S:g} s, median of {_RUNS})")
+    print(
+        f"beyond the floor: {beyond_s:.2f} s (limit {_LIMIT_BEYOND_FLOOR_S:g} s, median of {_RUNS})"
+    )
     print(f"each added cell: {per_cell_ms:.2f} ms (limit {_LIMIT_PER_CELL_MS:g} ms)")
     return int(beyond_s > _LIMIT_BEYOND_FLOOR_S or per_cell_ms > _LIMIT_PER_CELL_MS)
 

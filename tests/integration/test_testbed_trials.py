@@ -14,6 +14,7 @@ import pytest
 
 from containers import process_engine
 from containers.records import Limits
+from containers.testbed import FileLog
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from sessions.matrix.verdict import Verdict
@@ -187,7 +188,9 @@ def test_an_address_that_an_earlier_gateway_left_in_the_folder_is_not_asked(
     plan: Planned, testbed: Testbed, tmp_path: Path
 ) -> None:
     """The earlier gateway still says LIVE; the new one, which ends at once, must not."""
-    earlier = testbed.gateway_log.parent.parent / "config" / "admin-address.txt"
+    log = testbed.gateway_log
+    assert isinstance(log, FileLog)
+    earlier = log.path.parent.parent / "config" / "admin-address.txt"
     (tmp_path / "run" / "config").mkdir(parents=True)
     shutil.copy(earlier, tmp_path / "run" / "config")
     program = tmp_path / "envoy"

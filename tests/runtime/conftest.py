@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from containers import engines
+from containers import engines, sweep
 from containers.options import TESTBED_OPTIONS
 from containers.records import Listener
 from containers.testbed import Plan
@@ -77,8 +80,8 @@ def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed
     options = pytestconfig.option
     try:
         choice = engines.choose(options.engine, options.gateway, options.gateway_image)
-        for reason in choice.reasons:
-            print(reason)
+        for line in (*choice.reasons, *sweep.of_dead_runs(choice.engine).lines):
+            print(line)
         module = build(recorder.variant, Request.of_options(options))
         print(*module.summary, sep="\n", flush=True)
         recorder.built(module)
@@ -89,15 +92,28 @@ def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed
             ),
             folder=recorder.folder,
             gateway=choice.gateway,
+            gateway_image=options.gateway_image,
             envoy=options.envoy,
         )
         with store.disk_errors(recorder.folder), engines.opened(choice, plan) as testbed:
             recorder.opened(testbed)
             yield testbed
+            if options.keep:
+                _kept_open(testbed)
         _refuse_leftovers(testbed)
     except ProofError as error:
         recorder.failure = error.sentence
         pytest.exit(terminal.last_words(error), returncode=error.exit_status)
+
+
+def _kept_open(testbed: Testbed) -> None:
+    """Leave the testbed open for a look at it, until an interrupt."""
+    print(f"\nkept open until Ctrl-C; upstream's control port {testbed.control_url}")
+    for name, url in testbed.gateway_urls.items():
+        print(f"  {name}: {url}")
+    sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pause()
 
 
 def _refuse_leftovers(testbed: Testbed) -> None:

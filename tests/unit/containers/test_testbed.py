@@ -10,7 +10,7 @@ import pytest
 
 from containers.exchange import Request
 from containers.records import Cleanup, Limits, ProcessSeen, TestbedFacts
-from containers.testbed import NoAnswer, Testbed
+from containers.testbed import FileLog, NoAnswer, Testbed
 from wasm.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def testbed(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
                 gateway_urls={"one": gateway},
                 control_url=control,
                 upstream_address="127.0.0.1:2",
-                gateway_log=tmp_path / "gateway.log",
+                gateway_log=FileLog(tmp_path / "gateway.log"),
                 trouble=lambda: trouble,
             )
         )
@@ -199,9 +199,9 @@ def test_the_log_since_a_position_is_what_came_after_it(testbed: Any) -> None:
     bed = testbed()
     assert bed.log_position() == 0
     assert bed.log_since(0) == ""
-    bed.gateway_log.write_bytes(b"before\n")
+    bed.gateway_log.path.write_bytes(b"before\n")
     position = bed.log_position()
-    with bed.gateway_log.open("ab") as log:
+    with bed.gateway_log.path.open("ab") as log:
         log.write(b"after \xff\n")
     assert bed.log_since(position) == "after \ufffd\n"
 

@@ -38,13 +38,13 @@ class Double:
         self.script: dict[str, Any] = {}
         self.request: Request | None = None
 
-    def log_position(self) -> int:
+    def log_position(self) -> float:
         """How much was logged before the cell."""
         return len(self.logs[0])
 
-    def log_since(self, position: int) -> str:
+    def log_since(self, position: float) -> str:
         """What was logged from there."""
-        return "".join(self.logs)[position:]
+        return "".join(self.logs)[int(position) :]
 
     def trouble(self) -> str | None:
         """What has ended, as it was told."""

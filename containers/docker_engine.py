@@ -1,0 +1,334 @@
+"""The docker engine: gateway and upstream as containers on a network that leads nowhere.
+
+    client -- 127.0.0.1:chosen by Docker -- relay -- [ inside: gateway -- upstream ]
+
+The inside network is internal: no way out, and (on Linux, moby 36174) no published ports either.
+The relay is on both sides and publishes what the client needs: the gateway's listeners, its admin
+interface and the upstream's control port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+from docker.errors import DockerException
+
+from containers import (
+    admin,
+    docker_daemon,
+    docker_images,
+    envoy,
+    envoy_config,
+    interrupts,
+    loading,
+    readiness,
+    upstream_program,
+)
+from containers.docker_daemon import Daemon
+from containers.docker_parts import FILES, RUN_LABEL, OwnNetwork, Part
+from containers.envoy_config import Address
+from containers.records import (
+    Cleanup,
+    EngineKind,
+    GatewayFacts,
+    GatewayKind,
+    Listed,
+    Namespace,
+    TestbedFacts,
+    Timings,
+)
+from containers.testbed import Plan, Testbed
+from wasm.errors import GatewayError
+from wasm.records import sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import docker
+
+    from containers.docker_images import GatewayImage
+    from containers.loading import Loadable
+
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a network of its own
+_MODEL, _CONTROL, _ADMIN, _FIRST_LISTENER = 8080, 8081, 9901, 10000
+_ENVOY = "/usr/local/bin/envoy"
+_ISOLATION = (
+    "gateway and upstream had an internal network to themselves; their routing tables, read inside "
+    "their namespaces, have no default route"
+)
+
+
+@contextlib.contextmanager
+def opened(plan: Plan) -> Iterator[Testbed]:
+    """Open a testbed of containers; everything is gone when the context ends.
+
+    Raises:
+        BuildError: The module cannot be loaded by this gateway, or the upstream did not build.
+        GatewayError: No daemon answers, an image cannot be had, or a container ended before its
+            time.
+    """
+    start = time.monotonic()
+    daemon = docker_daemon.connect()
+    with docker_daemon.errors_told(), interrupts.ClosedInPeace() as stack:
+        stack.callback(daemon.close)
+        life = _Life(plan, daemon, stack)
+        stack.callback(life.prove)
+        testbed = _start(life)
+        testbed.timings = replace(testbed.timings, opened_s=time.monotonic() - start)
+        life.testbed = testbed
+        stack.callback(life.close)
+        yield testbed
+
+
+@dataclass
+class _Life:
+    """A testbed from its opening to its proof of clean-up.
+
+    Attributes:
+        run: Names everything that belongs to it.
+        parts: The containers, by role, as long as they are there.
+        before: What Docker listed for this run while the testbed was open.
+        namespaces: What the network namespaces of gateway and upstream could reach.
+    """
+
+    plan: Plan
+    daemon: Daemon
+    stack: contextlib.ExitStack
+    parts: dict[str, Part] = field(default_factory=dict)
+    before: Listed = field(default_factory=Listed)
+    namespaces: list[Namespace] = field(default_factory=list)
+    testbed: Testbed | None = None
+    admin: str = ""
+    closing_since: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Choose a name that no other testbed has."""
+        self.run = f"{self.plan.folder.name}-{secrets.token_hex(3)}"
+
+    def network(self, *, internal: bool) -> OwnNetwork:
+        """Make a network that ends with the testbed."""
+        with interrupts.held():
+            return self.stack.enter_context(OwnNetwork(self.run, internal=internal))
+
+    def start(self, part: Part) -> Part:
+        """Start a container that ends with the testbed."""
+        with interrupts.held():
+            self.parts[part.role] = self.stack.enter_context(part)
+        return part
+
+    def close(self) -> None:
+        """Keep what the gateway counted, stop it, and keep every log, complete."""
+        self.closing_since = time.monotonic()
+        if self.testbed is not None:
+            self.testbed.close_clients()
+        logs = self.plan.folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        admin.snapshot(self.admin, self.plan.folder)
+        for role, part in self.parts.items():
+            part.quit(self.plan.limits.stop_s)
+            stdout, stderr = part.streams()
+            (logs / f"{role}.log").write_bytes(stderr)
+            if role == "gateway":
+                (logs / "access.log").write_bytes(stdout)
+
+    def prove(self) -> None:
+        """Look again for all that was started, once it should be gone."""
+        if self.testbed is None:
+            return
+        ports = {f"gateway {name}": url for name, url in self.testbed.gateway_urls.items()}
+        ports |= {"gateway admin": self.admin, "upstream control": self.testbed.control_url}
+        self.testbed.cleanup = Cleanup(
+            before=self.before,
+            after=_listed(self.daemon.client, self.run),
+            refused={
+                f"{name} {admin.bare(url)}": admin.refuses(admin.bare(url))
+                for name, url in ports.items()
+            },
+            namespaces=self.namespaces,
+            network_isolation=_ISOLATION,
+        )
+        self.testbed.timings = replace(
+            self.testbed.timings, closed_s=time.monotonic() - self.closing_since
+        )
+
+
+def _start(life: _Life) -> Testbed:
+    """Start every part; what can be done while the gateway compiles is done then."""
+    plan = life.plan
+    files = loading.of(plan)
+    program = upstream_program.program()
+    image = _gateway_image(plan, life.daemon)
+    mock = docker_images.upstream_image(life.daemon, program)
+    inside, outside = life.network(internal=True), life.network(internal=False)
+    upstream = life.start(_upstream(life.run, mock, inside))
+    config = _write_config(plan, files, upstream.address(inside))
+    gateway = life.start(_gateway(life.run, image, inside, files, config))
+    since = time.monotonic()
+    relay = life.start(_relay(life.run, mock, outside, len(plan.listeners)))
+    inside.connect(relay.id)
+    ports = {inner: f"http://127.0.0.1:{outer}" for inner, outer in relay.published().items()}
+    life.namespaces = [_closed(life, mock, part) for part in (upstream, gateway)]
+    life.admin = ports[_ADMIN]
+    readiness.await_live(lambda: life.admin, lambda: gateway.end, gateway.last_lines, plan.limits)
+    ready_s = time.monotonic() - since
+    life.before = _listed(life.daemon.client, life.run)
+    return Testbed(
+        facts=TestbedFacts(
+            engine=EngineKind.DOCKER,
+            gateway=GatewayFacts(
+                kind=plan.gateway,
+                image=image.reference,
+                digest=image.digest,
+                envoy_version=admin.envoy_version(life.admin),
+                platform=image.platform,
+                release_evidence=plan.gateway is GatewayKind.HIGRESS
+                and image.reference == docker_images.HIGRESS_GATEWAY,
+            ),
+            upstream_sha256=sha256_of(program.read_bytes()),
+            adapter=files.facts,
+            gateway_config_sha256=sha256_of(config),
+            notes=[f"Docker server {life.daemon.version}", f"upstream image {mock}"],
+        ),
+        limits=plan.limits,
+        gateway_urls={
+            listener.name: ports[_FIRST_LISTENER + number]
+            for number, listener in enumerate(plan.listeners)
+        },
+        control_url=ports[_CONTROL],
+        upstream_address=f"{upstream.address(inside)}:{_MODEL}",
+        gateway_log=_ContainerLog(gateway),
+        trouble=lambda: _trouble(gateway, upstream, relay),
+        timings=Timings(gateway_ready_s=ready_s),
+    )
+
+
+def _gateway_image(plan: Plan, daemon: Daemon) -> GatewayImage:
+    if plan.gateway is GatewayKind.HIGRESS:
+        return docker_images.pulled(daemon, plan.gateway_image or docker_images.HIGRESS_GATEWAY)
+    return docker_images.envoy_image(daemon, envoy.program(plan.envoy))
+
+
+def _upstream(run: str, image: str, inside: OwnNetwork) -> Part:
+    command = ["serve", f"--model={_EVERYWHERE}:{_MODEL}", f"--control={_EVERYWHERE}:{_CONTROL}"]
+    return Part("upstream", run, image=image, network=inside, command=command)
+
+
+def _gateway(
+    run: str, image: GatewayImage, inside: OwnNetwork, files: Loadable, config: bytes
+) -> Part:
+    command = ["--config-path", f"{FILES}/envoy.json", *envoy_config.ARGUMENTS]
+    part = Part(
+        "gateway", run, image=image.name, network=inside, command=command, entrypoint=_ENVOY
+    )
+    loaded = {path.name: path.read_bytes() for path in files.files}
+    return part.with_files({"envoy.json": config, **loaded})
+
+
+def _relay(run: str, image: str, outside: OwnNetwork, listeners: int) -> Part:
+    targets = {_ADMIN: "gateway", _CONTROL: "upstream"}
+    targets |= {_FIRST_LISTENER + number: "gateway" for number in range(listeners)}
+    pairs = [f"--forward={_EVERYWHERE}:{port}={role}:{port}" for port, role in targets.items()]
+    part = Part("relay", run, image=image, network=outside, command=["relay", *pairs])
+    return part.with_published(*targets)
+
+
+def _closed(life: _Life, image: str, of: Part) -> Namespace:
+    """Take any way out of a part's network namespace, and return the routes that are left.
+
+    An internal network's containers have a default route all the same before Docker 23, and only
+    a firewall of the daemon's keeps it shut. So a container that shares the namespace, and that
+    alone has the right to, removes it; nothing is sent to find out.
+
+    Raises:
+        GatewayError: It could not be removed.
+    """
+    look = Part(
+        f"{of.role}-routes",
+        life.run,
+        image=image,
+        network=None,
+        command=["routes", "--close"],
+        network_mode=f"container:{of.id}",
+        cap_add=["NET_ADMIN"],
+        user="0:0",
+    )
+    with interrupts.ClosedInPeace() as stack:
+        with interrupts.held():
+            stack.enter_context(look)
+        status = look.wait()
+        stdout, _ = look.streams()
+        said = look.last_lines()
+    if status != 0:
+        raise GatewayError(
+            f"the {of.role}'s network could not be closed (exit status {status}): {said}; expected "
+            "to remove its default route; check what this Docker daemon allows containers"
+        )
+    found = msgspec.json.decode(stdout)
+    if found["default_route"]:
+        raise GatewayError(
+            f"the {of.role}'s network still has a default route, so a retry could reach a real "
+            "provider; expected an internal network; check this Docker daemon's network driver"
+        )
+    return Namespace(part=of.role, routes=found["routes"], default_route=found["default_route"])
+
+
+def _write_config(plan: Plan, files: Loadable, upstream_ip: str) -> bytes:
+    wiring = envoy_config.Wiring(
+        module=f"{FILES}/{files.module.name}",
+        cluster_filter=f"{FILES}/{files.cluster_filter.name}" if files.cluster_filter else None,
+        listeners=[
+            Address(host=_EVERYWHERE, port=_FIRST_LISTENER + number)
+            for number in range(len(plan.listeners))
+        ],
+        admin=Address(host=_EVERYWHERE, port=_ADMIN),
+        upstream=Address(host=upstream_ip, port=_MODEL),
+        access_log=None,
+        stop_iteration=plan.stop_iteration,
+    )
+    return envoy_config.write(plan, wiring).read_bytes()
+
+
+@dataclass(frozen=True)
+class _ContainerLog:
+    """The gateway's log while it runs: what its container has written to stderr."""
+
+    part: Part
+
+    def mark(self) -> float:
+        """Return now, as Docker dates its lines: seconds since the epoch."""
+        return time.time()
+
+    def since(self, mark: float) -> str:
+        """Return what was logged since then."""
+        with contextlib.suppress(DockerException, OSError):
+            wrapped = self.part.get_wrapped_container()
+            return str(wrapped.logs(stdout=False, since=mark).decode("utf-8", "replace"))
+        return ""
+
+
+def _trouble(*parts: Part) -> str | None:
+    for part in parts:
+        end = part.end
+        if end is not None:
+            last = part.last_lines().splitlines()
+            shown = f"; its last log line: {last[-1]}" if last else ""
+            return f"the {part.role} {end} before the matrix was done{shown}"
+    return None
+
+
+def _listed(client: docker.DockerClient, run: str) -> Listed:
+    """Return what Docker lists of a run."""
+    label = {"label": f"{RUN_LABEL}={run}"}
+    return Listed(
+        containers=[
+            f"{each.name} {each.short_id}"
+            for each in client.containers.list(all=True, filters=label, ignore_removed=True)
+        ],
+        networks=[f"{each.name} {each.short_id}" for each in client.networks.list(filters=label)],
+        volumes=[str(each.name) for each in client.volumes.list(filters=label)],
+    )

@@ -1,0 +1,188 @@
+"""The images of a testbed: two assembled here from nothing, one pulled by digest.
+
+What is assembled has no shell and no package manager: Envoy with the libraries that its loader
+names, or the upstream's one static binary. Images are named by a digest of what is in them, so
+they are assembled once, and the same input gives the same name.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wasm import command
+from wasm.errors import GatewayError
+from wasm.records import sha256_of
+
+if TYPE_CHECKING:
+    import docker
+    from docker.models.images import Image
+
+    from containers.docker_daemon import Daemon
+
+HIGRESS_GATEWAY = (
+    "higress-registry.cn-hangzhou.cr.aliyuncs.com/higress/gateway"
+    "@sha256:3dbd609df5db3fca61653eafe0e2310705e485190c4f8cd02d9aab8f07dcf329"
+)
+IMAGE_LABEL = "gateway-proof.image"
+_ENVOY = "gateway-proof/envoy"
+_UPSTREAM = "gateway-proof/upstream"
+_PROGRESS_S = 5.0
+_LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x[0-9a-f]+\)")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class GatewayImage:
+    """An image that a gateway is started from.
+
+    Attributes:
+        reference: As it was asked for.
+        name: What containers are created from: the image's id.
+        digest: As it was resolved: the registry's digest, else the image's own id.
+        platform: What it was built for, such as ``linux/amd64``.
+    """
+
+    reference: str
+    name: str
+    digest: str
+    platform: str
+
+
+def upstream_image(daemon: Daemon, program: Path) -> str:
+    """Return the name of the upstream's image, assembled if it is not there yet."""
+    files = {"upstream": program.read_bytes()}
+    return _assembled(daemon.client, _UPSTREAM, files, "/upstream")
+
+
+def envoy_image(daemon: Daemon, program: Path) -> GatewayImage:
+    """Return the image of stock Envoy, assembled if it is not there yet.
+
+    Raises:
+        GatewayError: The loader does not find a library of it.
+    """
+    libraries = _libraries(program)
+    files = {str(path).lstrip("/"): path.read_bytes() for path in libraries}
+    files["usr/local/bin/envoy"] = program.read_bytes()
+    name = _assembled(daemon.client, _ENVOY, files, "/usr/local/bin/envoy")
+    return _gateway(daemon, name, daemon.client.images.get(name))
+
+
+def pulled(daemon: Daemon, reference: str) -> GatewayImage:
+    """Return a gateway's image by its reference, pulled if it is not there yet.
+
+    A tag is resolved to the digest that the registry gives for it, and a digest that was asked
+    for must be the one that comes.
+
+    Raises:
+        GatewayError: It cannot be had, is another digest's, or is for another platform.
+    """
+    from docker.errors import DockerException, ImageNotFound  # noqa: PLC0415 - see docker_daemon
+
+    try:
+        image = daemon.client.images.get(reference)
+    except ImageNotFound:
+        try:
+            _pull(daemon.client, reference)
+            image = daemon.client.images.get(reference)
+        except (DockerException, OSError) as error:
+            raise _not_had(reference, error) from error
+    found = _gateway(daemon, reference, image)
+    asked = _DIGEST.search(reference)
+    if asked and found.digest != asked.group():
+        raise GatewayError(
+            f"{reference} came as {found.digest}; expected exactly the digest asked for; do not "
+            "use this image, and ask the registry's owner"
+        )
+    return found
+
+
+def _pull(client: docker.DockerClient, reference: str) -> None:
+    """Pull an image, telling how far it is; the time limit is for each step of it, not for all.
+
+    Raises:
+        OSError: With what the registry or the daemon said.
+    """
+    said = 0.0
+    for step in client.api.pull(reference, stream=True, decode=True):
+        if "error" in step:
+            raise OSError(step["error"])
+        if time.monotonic() - said > _PROGRESS_S:
+            said = time.monotonic()
+            shown = f"{step.get('id', '')} {step.get('status', '')} {step.get('progress', '')}"
+            print(f"pulling {reference}: {shown}".rstrip(), flush=True)
+
+
+def _gateway(daemon: Daemon, reference: str, image: Image) -> GatewayImage:
+    platform = f"{image.attrs.get('Os')}/{image.attrs.get('Architecture')}"
+    if platform != daemon.platform:
+        raise GatewayError(
+            f"{reference} is an image for {platform}; expected one for {daemon.platform}, which is "
+            "what this Docker daemon runs; name another with --gateway-image"
+        )
+    repository = re.sub(r"[@:][^/]*$", "", reference)
+    digests = [
+        digest.partition("@")[2]
+        for digest in image.attrs.get("RepoDigests") or []
+        if digest.partition("@")[0] == repository
+    ]
+    return GatewayImage(reference, str(image.id), (digests or [str(image.id)])[0], platform)
+
+
+def _not_had(reference: str, error: Exception) -> GatewayError:
+    said = str(getattr(error, "explanation", "") or error).strip()
+    return GatewayError(
+        f"the gateway image {reference} cannot be had: {said}; expected it in this Docker daemon "
+        "or in a registry that it reaches; on a machine that has it run `docker save`, here "
+        "`docker load`, or name a mirror with --gateway-image; --gateway envoy runs stock Envoy "
+        "instead, which is no release evidence"
+    )
+
+
+def _libraries(program: Path) -> list[Path]:
+    shown = command.run(["ldd", str(program)])
+    lines = shown.stdout.decode()
+    if not shown.succeeded or "not found" in lines:
+        raise GatewayError(
+            f"{program} cannot be put into an image: {lines.strip() or shown.last_line}; expected "
+            "every library that its loader needs on this machine"
+        )
+    return sorted({Path(found) for found in _LIBRARY.findall(lines)})
+
+
+def _assembled(
+    client: docker.DockerClient, repository: str, files: dict[str, bytes], entrypoint: str
+) -> str:
+    """Import a file system as an image, unless one with the same content is there."""
+    from docker.errors import ImageNotFound  # noqa: PLC0415 - see docker_daemon
+
+    content = "\n".join(f"{path} {sha256_of(data)}" for path, data in sorted(files.items()))
+    tag = sha256_of(f"{content}\n{entrypoint}".encode())[:24]
+    name = f"{repository}:{tag}"
+    try:
+        client.images.get(name)
+    except ImageNotFound:
+        client.api.import_image_from_data(
+            _root(files),
+            repository=repository,
+            tag=tag,
+            changes=[f'ENTRYPOINT ["{entrypoint}"]', f"LABEL {IMAGE_LABEL}=true"],
+        )
+    return name
+
+
+def _root(files: dict[str, bytes]) -> bytes:
+    """Return a file system as a tar, with no trace of this machine in it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, data in sorted(files.items()):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(data)
+            entry.mode = 0o755
+            tar.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()

@@ -1,0 +1,64 @@
+"""What a gateway loads: the module as it is, or adapted; refused when it cannot be loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from containers.records import AdapterFacts, GatewayKind
+from wasm import adapter, binary, cache
+from wasm.records import sha256_of
+
+if TYPE_CHECKING:
+    from containers.testbed import Plan
+
+
+@dataclass(frozen=True)
+class Loadable:
+    """The files that the gateway loads, and what was done to the module for that.
+
+    Attributes:
+        cluster_filter: The adapter's filter; None where the gateway needs none.
+        facts: None where nothing was done.
+    """
+
+    module: Path
+    cluster_filter: Path | None
+    facts: AdapterFacts | None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Both files, or the one there is."""
+        return (self.module,) if self.cluster_filter is None else (self.module, self.cluster_filter)
+
+
+def of(plan: Plan) -> Loadable:
+    """Return what the plan's gateway loads.
+
+    Raises:
+        BuildError: This gateway cannot load the module; with what is missing.
+    """
+    data = plan.module.read()
+    if plan.gateway is GatewayKind.HIGRESS:
+        binary.refuse_unloadable(binary.read_shape(data), binary.HIGRESS)
+        return Loadable(Path(plan.module.path), None, None)
+    if not plan.adapt:
+        binary.refuse_unloadable(binary.read_shape(data), binary.STOCK_ENVOY)
+    adapted = adapter.adapt_for_stock_envoy(data)
+    binary.refuse_unloadable(binary.read_shape(adapted.module), binary.STOCK_ENVOY)
+
+    def fill(draft: Path) -> None:
+        (draft / "plugin.wasm").write_bytes(adapted.module)
+        (draft / "cluster_name.wasm").write_bytes(adapter.cluster_name_filter())
+
+    key = sha256_of(f"{adapted.adapted_sha256} {adapted.cluster_filter_sha256}".encode())
+    folder = cache.entry("adapted", key, fill)
+    facts = AdapterFacts(
+        original_sha256=adapted.original_sha256,
+        adapted_sha256=adapted.adapted_sha256,
+        cluster_filter_sha256=adapted.cluster_filter_sha256,
+        steps=list(adapted.steps),
+    )
+    cluster_filter = folder / "cluster_name.wasm" if plan.cluster_name else None
+    return Loadable(folder / "plugin.wasm", cluster_filter, facts)
