@@ -86,9 +86,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str | None:
-        """The bearer credential it carried, or None."""
-        scheme, _, credential = (self.header("authorization") or "").partition(" ")
-        return credential if scheme.lower() == "bearer" and credential else None
+        """The bearer credential it carried; None for none, and for more than one header of them."""
+        found = [value for name, value in self.headers if name == "authorization"]
+        if len(found) != 1:
+            return None
+        scheme, _, credential = found[0].partition(" ")
+        return credential.strip() or None if scheme.lower() == "bearer" else None
 
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True):

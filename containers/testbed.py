@@ -53,7 +53,15 @@ class Plan:
 
 
 class NoAnswer(Exception):  # noqa: N818 - it is an observation, not an error of ours
-    """A client request that got no response: what was seen instead, in a sentence."""
+    """A client request that got no response: what was seen instead, in a sentence.
+
+    Attributes:
+        waited: Whether the time limit ran out, rather than the connection.
+    """
+
+    def __init__(self, sentence: str, *, waited: bool = False) -> None:
+        super().__init__(sentence)
+        self.waited = waited
 
 
 class _Installed(msgspec.Struct, frozen=True):
@@ -169,10 +177,12 @@ class Testbed:
                     if time.perf_counter() - start > self.limits.exchange_s:
                         raise NoAnswer(
                             f"no complete response within {self.limits.exchange_s:g} s, "
-                            f"{len(body)} bytes so far"
+                            f"{len(body)} bytes so far",
+                            waited=True,
                         )
         except httpx.TimeoutException as error:
-            raise NoAnswer(f"no response within {self.limits.exchange_s:g} s") from error
+            sentence = f"no response within {self.limits.exchange_s:g} s"
+            raise NoAnswer(sentence, waited=True) from error
         except httpx.HTTPError as error:
             raise NoAnswer(f"{type(error).__name__}: {error}") from error
         return Response(

@@ -39,10 +39,6 @@ EVERYTHING_ELSE: dict[str, dict[str, Any]] = {
         "type": _folder,
         "help": "where runs and bundles are written (evidence)",
     },
-    "--keep": {
-        "action": "store_true",
-        "help": "keep the adapted module and the files the gateway loaded",
-    },
     "--debug": {
         "action": "store_true",
         "help": "show tracebacks, and the gateway's debug log",
@@ -80,6 +76,9 @@ def forwarded(arguments: argparse.Namespace, options: Iterable[str]) -> list[str
     argv: list[str] = []
     for flag in options:
         value = getattr(arguments, flag.lstrip("-").replace("-", "_"))
-        if value != _FORWARDED[flag]["default"]:
+        settings = _FORWARDED[flag]
+        if settings.get("action") == "store_true":
+            argv += [flag] if value else []
+        elif value != settings["default"]:
             argv += [f"{flag}={value}"]
     return argv

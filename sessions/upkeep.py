@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-
 import nox
 
-from sessions.options import PROJECT
+from sessions import steps
+from sessions.environment import prepare
 
 
-@nox.session(venv_backend="none")
+@nox.session
 def clean(session: nox.Session) -> None:
-    """Remove the cache of modules and sources; evidence stays."""
-    cache = PROJECT / ".cache"
-    session.log(f"removing {cache}")
-    shutil.rmtree(cache, ignore_errors=True)
+    """Remove what dead runs left, our images, and the cache; evidence and live runs stay."""
+    prepare(session, "clean")
+    with steps.ending_in_a_sentence(session):
+        steps.run(session, "-m", "containers", "sweep")

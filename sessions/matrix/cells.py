@@ -214,18 +214,18 @@ def _observe(testbed: OpenTestbed, case: Case, cell: Cell) -> Observation:
     sent = request(case, cell)
     position = testbed.log_position()
     response: Response | None = None
-    silence = ""
+    silence: NoAnswer | None = None
     try:
         epoch = testbed.install(script(case, cell.mode))
         try:
             response = testbed.send(case.name, sent)
         except NoAnswer as error:
-            silence = str(error)
+            silence = error
         journal = testbed.journal(epoch)
     except GatewayError as error:
         fault = testbed.trouble() or error.sentence
         return Observation(request=sent, response=response, fault=fault)
-    if silence:
+    if silence is not None:
         fault = testbed.trouble() or _silent(silence, journal)
     else:
         fault = _incomplete(journal)
@@ -234,9 +234,11 @@ def _observe(testbed: OpenTestbed, case: Case, cell: Cell) -> Observation:
     return Observation(request=sent, response=response, attempts=journal.attempts, fault=fault)
 
 
-def _silent(silence: str, journal: Journal) -> str:
+def _silent(silence: NoAnswer, journal: Journal) -> str:
     if journal.attempts:
         return f"{silence}, though {_attempts(len(journal.attempts))} reached the upstream"
+    if not silence.waited:
+        return f"{silence}, and nothing reached the upstream"
     return (
         f"{silence}, and nothing reached the upstream: the gateway holds the request (is "
         "allow_on_headers_stop_iteration set for the plugin?)"

@@ -63,8 +63,8 @@ def main(extra: list[str]) -> int:
     for session in [*few, many]:
         floor_s = session.ready_s + session.exchanges_s
         print(
-            f"{session.cells:5} cells: {session.whole_s:6.2f} s in all, floor {floor_s:5.2f} s (LIVE "
-            f"{session.ready_s:.2f}, exchanges {session.exchanges_s:.2f}), beyond it "
+            f"{session.cells:5} cells: {session.whole_s:6.2f} s in all, floor {floor_s:5.2f} s "
+            f"(LIVE {session.ready_s:.2f}, exchanges {session.exchanges_s:.2f}), beyond it "
             f"{session.beyond_floor_s:5.2f} s, ratio {session.whole_s / floor_s:.2f}"
         )
     beyond_s = statistics.median(session.beyond_floor_s for session in few)

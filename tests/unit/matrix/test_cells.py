@@ -197,11 +197,15 @@ ROUTE = "[warning] wasm log: get route cluster failed, err: not found"
 
 TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
     "silence without an attempt (T7)": (
-        {"response": NoAnswer(SILENCE), "journal_is": {"attempts": ()}},
+        {"response": NoAnswer(SILENCE, waited=True), "journal_is": {"attempts": ()}},
         (
             "no response within 10 s, and nothing reached the upstream: the gateway holds the "
             "request (is allow_on_headers_stop_iteration set for the plugin?)"
         ),
+    ),
+    "a refused connection": (
+        {"response": NoAnswer("ConnectError: refused"), "journal_is": {"attempts": ()}},
+        "ConnectError: refused, and nothing reached the upstream",
     ),
     "silence with one attempt": (
         {"response": NoAnswer(SILENCE), "journal_is": {"attempts": (attempt(KLING, 1),)}},

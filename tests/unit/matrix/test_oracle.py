@@ -149,13 +149,19 @@ def test_with_one_key_alone_a_retry_can_never_have_another() -> None:
         ("x-goog-api-key", "hunter2"),
         ("proxy-authorization", "Basic hunter2"),
         ("cookie", "session=hunter2"),
-        ("authorization", "Bearer hunter2"),
     ],
 )
 def test_a_second_credential_of_any_kind_is_not_declared(header: str, value: str) -> None:
     retry = BOTH[1]
     more = msgspec.structs.replace(retry, headers=(*retry.headers, (header, value)))
     assert failed(seen(attempts=(BOTH[0], more))) == {"declared_keys"}
+
+
+def test_two_authorizations_are_no_key_at_all() -> None:
+    retry = BOTH[1]
+    headers = (*retry.headers, ("authorization", "Bearer hunter2"))
+    more = msgspec.structs.replace(retry, headers=headers)
+    assert failed(seen(attempts=(BOTH[0], more))) == {"declared_keys", "retry_key"}
 
 
 def test_a_declared_key_in_another_header_is_declared() -> None:

@@ -133,8 +133,10 @@ def test_values_are_handed_on_unharmed_each_as_one_argument() -> None:
         "--case": "kling-[it]*",
         "--repeat": "5",
     }
-    assert set(given) == set(STEP_OPTIONS)
+    flags = {"--keep"}
+    assert set(given) | flags == set(STEP_OPTIONS)
     argv = [f"{flag}={value}" for flag, value in given.items()]
+    assert forwarded(parse("unit", [*flags]), STEP_OPTIONS) == [*flags]
     assert forwarded(parse("unit", argv), STEP_OPTIONS) == argv
     again = forwarded(parse("unit", forwarded(parse("unit", argv), STEP_OPTIONS)), STEP_OPTIONS)
     assert again == argv
