@@ -5,17 +5,40 @@ from __future__ import annotations
 import argparse
 import sys
 
-from containers import sweep
+from containers import docker_daemon, sweep
+from containers.records import EngineKind
 from wasm import terminal
+from wasm.errors import GatewayError
 
 
 def main(argv: list[str]) -> None:
-    """Run one command of the containers room."""
+    """Run one command of the containers room.
+
+    Raises:
+        GatewayError: Something that should have been removed could not be.
+    """
     parser = argparse.ArgumentParser(prog="python -m containers", description=__doc__)
-    parser.add_argument("command", choices=["sweep"], help="remove what dead runs left")
-    parser.parse_args(argv)
-    swept = sweep.everything_unused()
+    parser.add_argument(
+        "command",
+        choices=["sweep", "clean"],
+        help="remove what dead runs left; clean: our images and the cache too",
+    )
+    clean = parser.parse_args(argv).command == "clean"
+    swept = sweep.everything_unused() if clean else sweep.of_dead_runs(_engine())
     print("\n".join(swept.lines) or "nothing of ours was left")
+    if swept.stuck:
+        raise GatewayError(
+            f"{len(swept.stuck)} of what dead runs left could not be swept, first "
+            f"{swept.stuck[0]}; expected it to go; remove it by hand, or try again later"
+        )
+
+
+def _engine() -> EngineKind:
+    try:
+        docker_daemon.connect().close()
+    except GatewayError:
+        return EngineKind.PROCESS
+    return EngineKind.DOCKER
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,18 @@ import httpx
 from wasm.errors import GatewayError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from containers.testbed import Plan
 
 # The admin interface may be slow on a busy machine, as it is before it says LIVE (envoy 8321).
 _ADMIN_S = 10.0
-_SNAPSHOTS = {"stats.txt": "/stats?usedonly", "clusters.txt": "/clusters"}
+_SNAPSHOTS = {
+    "stats.txt": "/stats?usedonly",
+    "clusters.txt": "/clusters",
+    "server_info.json": "/server_info",
+}
 
 
 def listener_urls(admin_url: str, plan: Plan) -> dict[str, str]:
@@ -38,7 +44,7 @@ def listener_urls(admin_url: str, plan: Plan) -> dict[str, str]:
 def asked(admin_url: str, path: str) -> dict[str, Any]:
     """Ask the admin interface of a gateway that is ready."""
     try:
-        answer = httpx.get(admin_url + path, timeout=_ADMIN_S, trust_env=False).json()
+        answer = _get(admin_url + path).json()
     except (httpx.HTTPError, ValueError) as error:
         raise GatewayError(
             f"the gateway said LIVE, then its admin interface did not answer {path} "
@@ -51,10 +57,22 @@ def snapshot(admin_url: str, folder: Path) -> None:
     """Keep what the gateway counted, as long as it can still say so."""
     for name, path in _SNAPSHOTS.items():
         try:
-            text = httpx.get(admin_url + path, timeout=_ADMIN_S, trust_env=False).text
+            text = _get(admin_url + path).text
         except httpx.HTTPError as error:
             text = f"not available: {type(error).__name__}\n"
         (folder / "logs" / name).write_text(text)
+
+
+@contextlib.contextmanager
+def explained(trouble: Callable[[], str | None], last_lines: Callable[[], str]) -> Iterator[None]:
+    """Let a gateway that fell silent be told by what ended, if anything did."""
+    try:
+        yield
+    except GatewayError as error:
+        ended = trouble()
+        if ended is None:
+            raise
+        raise GatewayError(ended, detail=last_lines()) from error
 
 
 def envoy_version(admin_url: str) -> str:
@@ -62,14 +80,34 @@ def envoy_version(admin_url: str) -> str:
     return str(asked(admin_url, "/server_info")["version"])
 
 
+def _get(url: str) -> httpx.Response:
+    # Plain HTTP on loopback, so nothing is to be verified; preparing for that takes 25 ms.
+    return httpx.get(url, timeout=_ADMIN_S, trust_env=False, verify=False)  # noqa: S501
+
+
 def bare(url: str) -> str:
     """Return host:port of a URL of ours."""
     return url.removeprefix("http://")
 
 
+def listening(ports: dict[str, str]) -> dict[str, bool]:
+    """Say of each port, by its name and address, whether it takes a connection."""
+    return {f"{name} {bare(url)}": _connected(bare(url)) == 0 for name, url in ports.items()}
+
+
+def refused(ports: dict[str, str]) -> dict[str, bool]:
+    """Say of each port, likewise, whether it refuses a connection."""
+    return {f"{name} {bare(url)}": refuses(bare(url)) for name, url in ports.items()}
+
+
 def refuses(address: str) -> bool:
     """Whether nothing listens at an address any more."""
+    return _connected(address) == errno.ECONNREFUSED
+
+
+def _connected(address: str) -> int:
+    """Connect and close again; return 0 or the error's number."""
     host, _, port = address.rpartition(":")
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex((host, int(port))) == errno.ECONNREFUSED
+        return probe.connect_ex((host, int(port)))

@@ -64,7 +64,11 @@ def connect() -> Daemon:
     _refuse_remote(host)
     try:
         client = DockerClient(timeout=_PROBE_TIMEOUT_S).client
-        answer = client.version()
+        try:
+            answer = client.version()
+        except BaseException:
+            client.close()
+            raise
     except (DockerException, requests.RequestException, OSError) as error:
         raise GatewayError(
             f"no Docker daemon answers at {host or _SOCKET} ({_cause(error)}); expected one that "

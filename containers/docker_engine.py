@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 
 from containers import (
     admin,
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a network of its own
 _MODEL, _CONTROL, _ADMIN, _FIRST_LISTENER = 8080, 8081, 9901, 10000
 _ENVOY = "/usr/local/bin/envoy"
+# Docker needs a moment to see that a container has ended.
+_SEEN_WITHIN_S = 1.0
+_SEEN_PAUSE_S = 0.02
 _ISOLATION = (
     "gateway and upstream had an internal network to themselves; their routing tables, read inside "
     "their namespaces, have no default route"
@@ -93,6 +97,7 @@ class _Life:
         run: Names everything that belongs to it.
         parts: The containers, by role, as long as they are there.
         before: What Docker listed for this run while the testbed was open.
+        listening: Which ports took a connection just before closing.
         namespaces: What the network namespaces of gateway and upstream could reach.
     """
 
@@ -101,6 +106,7 @@ class _Life:
     stack: contextlib.ExitStack
     parts: dict[str, Part] = field(default_factory=dict)
     before: Listed = field(default_factory=Listed)
+    listening: dict[str, bool] = field(default_factory=dict)
     namespaces: list[Namespace] = field(default_factory=list)
     testbed: Testbed | None = None
     admin: str = ""
@@ -126,29 +132,71 @@ class _Life:
         self.closing_since = time.monotonic()
         if self.testbed is not None:
             self.testbed.close_clients()
+            self.listening = admin.listening(_ports(self.testbed, self.admin))
         logs = self.plan.folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         admin.snapshot(self.admin, self.plan.folder)
-        for role, part in self.parts.items():
-            part.quit(self.plan.limits.stop_s)
-            stdout, stderr = part.streams()
+        # All at once: Docker takes half a second to end a container, and has time for others.
+        with ThreadPoolExecutor(len(self.parts)) as pool:
+            ended = {role: pool.submit(self._end, part) for role, part in self.parts.items()}
+        for role, of_part in ended.items():
+            stdout, stderr = of_part.result()
             (logs / f"{role}.log").write_bytes(stderr)
             if role == "gateway":
                 (logs / "access.log").write_bytes(stdout)
+
+    def _end(self, part: Part) -> tuple[bytes, bytes]:
+        """End a part and remove it; return all that it has written."""
+        part.quit(self.plan.limits.stop_s)
+        streams = part.streams()
+        part.stop()
+        return streams
+
+    def running(self) -> bool:
+        """Whether every part runs, asked in one request."""
+        label = {"label": f"{RUN_LABEL}={self.run}"}
+        return len(self.daemon.client.api.containers(quiet=True, filters=label)) >= len(self.parts)
+
+    def end_of_gateway(self) -> str | None:
+        """Say how the gateway ended before it was ready, or None while it runs.
+
+        Raises:
+            GatewayError: Another part ended, without which it can never be seen to be ready.
+        """
+        if self.running():
+            return None
+        for part in self.parts.values():
+            if part.end is not None and part.role != "gateway":
+                raise GatewayError(
+                    f"the {part.role} {part.end} before the gateway was ready; expected it to live "
+                    "as long as the gateway; its last log lines are above",
+                    detail=part.last_lines(),
+                )
+        return self.parts["gateway"].end
+
+    def trouble(self) -> str | None:
+        """Say which part has ended; asked when an exchange has failed."""
+        deadline = time.monotonic() + _SEEN_WITHIN_S
+        while True:
+            for part in self.parts.values():
+                end = part.end
+                if end is not None:
+                    last = part.last_lines().splitlines()
+                    shown = f"; its last log line: {last[-1]}" if last else ""
+                    return f"the {part.role} {end} before the matrix was done{shown}"
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_SEEN_PAUSE_S)
 
     def prove(self) -> None:
         """Look again for all that was started, once it should be gone."""
         if self.testbed is None:
             return
-        ports = {f"gateway {name}": url for name, url in self.testbed.gateway_urls.items()}
-        ports |= {"gateway admin": self.admin, "upstream control": self.testbed.control_url}
         self.testbed.cleanup = Cleanup(
             before=self.before,
             after=_listed(self.daemon.client, self.run),
-            refused={
-                f"{name} {admin.bare(url)}": admin.refuses(admin.bare(url))
-                for name, url in ports.items()
-            },
+            listening=self.listening,
+            refused=admin.refused(_ports(self.testbed, self.admin)),
             namespaces=self.namespaces,
             network_isolation=_ISOLATION,
         )
@@ -157,25 +205,38 @@ class _Life:
         )
 
 
+def _ports(testbed: Testbed, admin_url: str) -> dict[str, str]:
+    """Return every published port of a testbed, by what it is for."""
+    return {f"gateway {name}": url for name, url in testbed.gateway_urls.items()} | {
+        "gateway admin": admin_url,
+        "upstream control": testbed.control_url,
+    }
+
+
 def _start(life: _Life) -> Testbed:
     """Start every part; what can be done while the gateway compiles is done then."""
     plan = life.plan
     files = loading.of(plan)
     program = upstream_program.program()
+    # First of all: it tells a `nox -s clean` beside us that a run lives, which may use the images.
+    inside = life.network(internal=True)
     image = _gateway_image(plan, life.daemon)
     mock = docker_images.upstream_image(life.daemon, program)
-    inside, outside = life.network(internal=True), life.network(internal=False)
     upstream = life.start(_upstream(life.run, mock, inside))
     config = _write_config(plan, files, upstream.address(inside))
-    gateway = life.start(_gateway(life.run, image, inside, files, config))
+    gateway = _started_gateway(life, image, _gateway(life.run, image, inside, files, config))
     since = time.monotonic()
-    relay = life.start(_relay(life.run, mock, outside, len(plan.listeners)))
-    inside.connect(relay.id)
-    ports = {inner: f"http://127.0.0.1:{outer}" for inner, outer in relay.published().items()}
-    life.namespaces = [_closed(life, mock, part) for part in (upstream, gateway)]
+    with _ends_told(life):
+        outside = life.network(internal=False)
+        relay = life.start(_relay(life.run, mock, outside, len(plan.listeners)))
+        inside.connect(relay.id)
+        ports = {inner: f"http://127.0.0.1:{outer}" for inner, outer in relay.published().items()}
+        life.namespaces = [_closed(life, mock, part) for part in (upstream, gateway)]
     life.admin = ports[_ADMIN]
-    readiness.await_live(lambda: life.admin, lambda: gateway.end, gateway.last_lines, plan.limits)
+    readiness.await_live(lambda: life.admin, life.end_of_gateway, gateway.last_lines, plan.limits)
     ready_s = time.monotonic() - since
+    with admin.explained(life.trouble, gateway.last_lines):
+        version = admin.envoy_version(life.admin)
     life.before = _listed(life.daemon.client, life.run)
     return Testbed(
         facts=TestbedFacts(
@@ -184,15 +245,16 @@ def _start(life: _Life) -> Testbed:
                 kind=plan.gateway,
                 image=image.reference,
                 digest=image.digest,
-                envoy_version=admin.envoy_version(life.admin),
+                envoy_version=version,
                 platform=image.platform,
-                release_evidence=plan.gateway is GatewayKind.HIGRESS
-                and image.reference == docker_images.HIGRESS_GATEWAY,
+                release_evidence=plan.gateway is GatewayKind.HIGRESS and image.pinned,
             ),
             upstream_sha256=sha256_of(program.read_bytes()),
             adapter=files.facts,
             gateway_config_sha256=sha256_of(config),
-            notes=[f"Docker server {life.daemon.version}", f"upstream image {mock}"],
+            upstream_image=mock,
+            docker_server=life.daemon.version,
+            commands={role: part.argv for role, part in life.parts.items()},
         ),
         limits=plan.limits,
         gateway_urls={
@@ -202,9 +264,33 @@ def _start(life: _Life) -> Testbed:
         control_url=ports[_CONTROL],
         upstream_address=f"{upstream.address(inside)}:{_MODEL}",
         gateway_log=_ContainerLog(gateway),
-        trouble=lambda: _trouble(gateway, upstream, relay),
+        trouble=life.trouble,
         timings=Timings(gateway_ready_s=ready_s),
     )
+
+
+def _started_gateway(life: _Life, image: GatewayImage, gateway: Part) -> Part:
+    try:
+        return life.start(gateway)
+    except APIError as error:
+        raise GatewayError(
+            f"the gateway image {image.reference} cannot be run: {error.explanation}; expected a "
+            f"Higress gateway, whose program is {_ENVOY}; name another with --gateway-image"
+        ) from error
+
+
+@contextlib.contextmanager
+def _ends_told(life: _Life) -> Iterator[None]:
+    """Tell what could not be done with a part by the part's end, if that is why."""
+    try:
+        yield
+    except (DockerException, GatewayError) as error:
+        if life.trouble() is None:
+            raise
+        end = life.end_of_gateway()
+        if end is None:
+            raise
+        raise readiness.ended_too_soon(end, life.parts["gateway"].last_lines()) from error
 
 
 def _gateway_image(plan: Plan, daemon: Daemon) -> GatewayImage:
@@ -309,16 +395,6 @@ class _ContainerLog:
             wrapped = self.part.get_wrapped_container()
             return str(wrapped.logs(stdout=False, since=mark).decode("utf-8", "replace"))
         return ""
-
-
-def _trouble(*parts: Part) -> str | None:
-    for part in parts:
-        end = part.end
-        if end is not None:
-            last = part.last_lines().splitlines()
-            shown = f"; its last log line: {last[-1]}" if last else ""
-            return f"the {part.role} {end} before the matrix was done{shown}"
-    return None
 
 
 def _listed(client: docker.DockerClient, run: str) -> Listed:

@@ -8,6 +8,7 @@ they are assembled once, and the same input gives the same name.
 from __future__ import annotations
 
 import io
+import json
 import re
 import tarfile
 import time
@@ -29,12 +30,14 @@ HIGRESS_GATEWAY = (
     "higress-registry.cn-hangzhou.cr.aliyuncs.com/higress/gateway"
     "@sha256:3dbd609df5db3fca61653eafe0e2310705e485190c4f8cd02d9aab8f07dcf329"
 )
+_PINNED = HIGRESS_GATEWAY.partition("@")[2]
 IMAGE_LABEL = "gateway-proof.image"
 _ENVOY = "gateway-proof/envoy"
 _UPSTREAM = "gateway-proof/upstream"
 _PROGRESS_S = 5.0
 _LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x[0-9a-f]+\)")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = re.compile(r"@(sha256:[0-9a-f]{64})$")
+_LONG_AGO = "1970-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,16 @@ class GatewayImage:
     digest: str
     platform: str
 
+    @property
+    def pinned(self) -> bool:
+        """Whether it is the pinned Higress gateway: the digest says so, whoever handed it on."""
+        return self.digest == _PINNED
+
 
 def upstream_image(daemon: Daemon, program: Path) -> str:
     """Return the name of the upstream's image, assembled if it is not there yet."""
     files = {"upstream": program.read_bytes()}
-    return _assembled(daemon.client, _UPSTREAM, files, "/upstream")
+    return assembled(daemon, _UPSTREAM, files, "/upstream")
 
 
 def envoy_image(daemon: Daemon, program: Path) -> GatewayImage:
@@ -69,7 +77,7 @@ def envoy_image(daemon: Daemon, program: Path) -> GatewayImage:
     libraries = _libraries(program)
     files = {str(path).lstrip("/"): path.read_bytes() for path in libraries}
     files["usr/local/bin/envoy"] = program.read_bytes()
-    name = _assembled(daemon.client, _ENVOY, files, "/usr/local/bin/envoy")
+    name = assembled(daemon, _ENVOY, files, "/usr/local/bin/envoy")
     return _gateway(daemon, name, daemon.client.images.get(name))
 
 
@@ -85,16 +93,16 @@ def pulled(daemon: Daemon, reference: str) -> GatewayImage:
     from docker.errors import DockerException, ImageNotFound  # noqa: PLC0415 - see docker_daemon
 
     try:
-        image = daemon.client.images.get(reference)
-    except ImageNotFound:
         try:
+            image = daemon.client.images.get(reference)
+        except ImageNotFound:
             _pull(daemon.client, reference)
             image = daemon.client.images.get(reference)
-        except (DockerException, OSError) as error:
-            raise _not_had(reference, error) from error
+    except (DockerException, OSError) as error:
+        raise _not_had(reference, error) from error
     found = _gateway(daemon, reference, image)
     asked = _DIGEST.search(reference)
-    if asked and found.digest != asked.group():
+    if asked and found.digest != asked[1]:
         raise GatewayError(
             f"{reference} came as {found.digest}; expected exactly the digest asked for; do not "
             "use this image, and ask the registry's owner"
@@ -125,22 +133,30 @@ def _gateway(daemon: Daemon, reference: str, image: Image) -> GatewayImage:
             f"{reference} is an image for {platform}; expected one for {daemon.platform}, which is "
             "what this Docker daemon runs; name another with --gateway-image"
         )
-    repository = re.sub(r"[@:][^/]*$", "", reference)
-    digests = [
+    digests = sorted(
         digest.partition("@")[2]
         for digest in image.attrs.get("RepoDigests") or []
-        if digest.partition("@")[0] == repository
-    ]
-    return GatewayImage(reference, str(image.id), (digests or [str(image.id)])[0], platform)
+        if _repository(digest) == _repository(reference)
+    )
+    # One image can have several: of itself, and of a list of images that it is in.
+    asked = [digest for digest in digests if reference.endswith(digest)]
+    digest = (asked or digests or [str(image.id)])[0]
+    return GatewayImage(reference, str(image.id), digest, platform)
+
+
+def _repository(reference: str) -> str:
+    """Return a reference without tag and digest, in the short form that Docker records."""
+    name = re.sub(r"[@:][^/]*$", "", reference)
+    return re.sub(r"^(index\.)?docker\.io/", "", name).removeprefix("library/")
 
 
 def _not_had(reference: str, error: Exception) -> GatewayError:
     said = str(getattr(error, "explanation", "") or error).strip()
     return GatewayError(
         f"the gateway image {reference} cannot be had: {said}; expected it in this Docker daemon "
-        "or in a registry that it reaches; on a machine that has it run `docker save`, here "
-        "`docker load`, or name a mirror with --gateway-image; --gateway envoy runs stock Envoy "
-        "instead, which is no release evidence"
+        "or in a registry that it reaches; copy it into one, its digest kept (`skopeo copy "
+        "--preserve-digests`; `docker save` loses it), and name that with --gateway-image; "
+        "--gateway envoy runs stock Envoy instead, which is no release evidence"
     )
 
 
@@ -155,29 +171,58 @@ def _libraries(program: Path) -> list[Path]:
     return sorted({Path(found) for found in _LIBRARY.findall(lines)})
 
 
-def _assembled(
-    client: docker.DockerClient, repository: str, files: dict[str, bytes], entrypoint: str
+def assembled(
+    daemon: Daemon,
+    repository: str,
+    files: dict[str, bytes],
+    entrypoint: str,
+    platform: str | None = None,
 ) -> str:
-    """Import a file system as an image, unless one with the same content is there."""
+    """Return the name of an image of some files, put together unless the same one is there.
+
+    It is loaded, not imported: the same files give the same image id, on any machine, and two runs
+    at once leave one image rather than one with a name and one without.
+
+    Args:
+        daemon: Where it is to be.
+        repository: Its name; the tag is a digest of what is in it.
+        files: Path in the image -> content.
+        entrypoint: The program that it runs.
+        platform: What it is for, such as ``linux/arm64``; None for what the daemon runs.
+    """
     from docker.errors import ImageNotFound  # noqa: PLC0415 - see docker_daemon
 
+    platform = platform or daemon.platform
     content = "\n".join(f"{path} {sha256_of(data)}" for path, data in sorted(files.items()))
-    tag = sha256_of(f"{content}\n{entrypoint}".encode())[:24]
+    tag = sha256_of(f"{content}\n{entrypoint}\n{platform}".encode())[:24]
     name = f"{repository}:{tag}"
     try:
-        client.images.get(name)
+        daemon.client.images.get(name)
     except ImageNotFound:
-        client.api.import_image_from_data(
-            _root(files),
-            repository=repository,
-            tag=tag,
-            changes=[f'ENTRYPOINT ["{entrypoint}"]', f"LABEL {IMAGE_LABEL}=true"],
-        )
+        daemon.client.images.load(_archive(name, _tar(files), entrypoint, platform))
     return name
 
 
-def _root(files: dict[str, bytes]) -> bytes:
-    """Return a file system as a tar, with no trace of this machine in it."""
+def _archive(name: str, layer: bytes, entrypoint: str, platform: str) -> bytes:
+    """Return an image as ``docker load`` takes it, with no trace of this machine or hour in it."""
+    system, _, architecture = platform.partition("/")
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": system,
+            "created": _LONG_AGO,
+            "config": {"Entrypoint": [entrypoint], "Labels": {IMAGE_LABEL: "true"}},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{sha256_of(layer)}"]},
+            "history": [{"created": _LONG_AGO, "created_by": "gateway-proof"}],
+        },
+        sort_keys=True,
+    ).encode()
+    named = f"{sha256_of(config)}.json"
+    manifest = [{"Config": named, "RepoTags": [name], "Layers": ["layer.tar"]}]
+    return _tar({named: config, "layer.tar": layer, "manifest.json": json.dumps(manifest).encode()})
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path, data in sorted(files.items()):

@@ -8,13 +8,15 @@ which a sweep finds it. Always used with ``with``: a bare ``start()`` leaks when
 from __future__ import annotations
 
 import contextlib
+import io
+import signal
+import tarfile
 from typing import TYPE_CHECKING, Any, Self
 
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import Mount
+from docker.types import LogConfig, Mount
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
-from testcontainers.core.transferable import build_transfer_tar
 
 from containers.docker_daemon import API_TIMEOUT_S
 from wasm import ownership
@@ -32,6 +34,10 @@ _NOBODY = "65532:65532"
 _MEMORY = "2g"
 _PROCESSES = 256
 _LAST_LINES = 12
+# Else the daemon's own default applies, which may drop what is old, or keep nothing readable.
+_WHOLE_LOG = LogConfig(type=LogConfig.types.JSON)
+# A program that a signal ends has this much and the signal's number as its exit status.
+_BY_SIGNAL = 128
 
 
 def labels(run: str) -> dict[str, str]:
@@ -66,6 +72,7 @@ class Part(DockerContainer):
         super().__init__(image, docker_client_kw={"timeout": API_TIMEOUT_S})
         self.image = image
         self.role = role
+        self.argv = [*([entrypoint] if entrypoint else []), *command]
         if network is not None:
             self.with_network(network).with_network_aliases(role)
         self.with_name(f"gateway-proof-{run}-{role}")
@@ -78,6 +85,7 @@ class Part(DockerContainer):
             "user": _NOBODY,
             "mem_limit": _MEMORY,
             "pids_limit": _PROCESSES,
+            "log_config": _WHOLE_LOG,
         }
         self.with_kwargs(labels=labels(run), entrypoint=entrypoint, **(rules | settings))
 
@@ -85,18 +93,23 @@ class Part(DockerContainer):
         """Copy files into ``/proof``: a volume of its own, since the root is read-only."""
         mount = Mount(target=FILES, source="", type="volume", labels=self._kwargs["labels"])
         self._kwargs["mounts"] = [mount]
-        for name, content in files.items():
-            self.with_copy_into_container(content, f"{FILES}/{name}", mode=0o644)
-        return self
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for name, content in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(content), 0o644
+                tar.addfile(entry, io.BytesIO(content))
+        return self.with_copy_into_container(archive.getvalue(), FILES)
 
     def _transfer_into_container(
-        self, transferable: Transferable, destination_in_container: str, mode: int
+        self,
+        transferable: Transferable,
+        destination_in_container: str,
+        mode: int,  # noqa: ARG002 - testcontainers'; each file in the archive has its own
     ) -> None:
-        # As testcontainers does it, but into the volume: it would write to /, which is read-only.
-        folder, _, name = destination_in_container.rpartition("/")
-        data = build_transfer_tar(transferable, name, mode)
-        if not self.get_wrapped_container().put_archive(folder, data):
-            raise OSError(f"{destination_in_container} could not be copied into the {self.role}")
+        # One archive, into the volume: testcontainers makes one a file, and writes each to /, which
+        # is read-only.
+        self.get_wrapped_container().put_archive(destination_in_container, transferable)
 
     def with_published(self, *ports: int) -> Self:
         """Publish ports on this machine's 127.0.0.1; Docker chooses the numbers."""
@@ -117,14 +130,20 @@ class Part(DockerContainer):
         return str(networks[network.name]["IPAddress"])
 
     def published(self) -> dict[int, int]:
-        """Return container port -> port on 127.0.0.1."""
+        """Return container port -> port on 127.0.0.1.
+
+        Raises:
+            GatewayError: One is not published, which is so when the container has ended.
+        """
         self.reload()
         ports = self.get_wrapped_container().attrs["NetworkSettings"]["Ports"]
-        return {
-            int(port.partition("/")[0]): int(bound[0]["HostPort"])
-            for port, bound in ports.items()
-            if bound
-        }
+        missing = [port for port in self.ports if not ports.get(port)]
+        if missing:
+            raise GatewayError(
+                f"the {self.role}'s ports {', '.join(missing)} are not published; expected Docker "
+                "to choose one on 127.0.0.1 for each; see the daemon's log"
+            )
+        return {int(port.partition("/")[0]): int(ports[port][0]["HostPort"]) for port in self.ports}
 
     @property
     def end(self) -> str | None:
@@ -140,7 +159,7 @@ class Part(DockerContainer):
             return None
         if state.get("OOMKilled"):
             return f"was killed for its memory (more than {_MEMORY})"
-        return f"exited with status {state['ExitCode']}"
+        return f"exited with status {_status(state['ExitCode'])}"
 
     def streams(self) -> tuple[bytes, bytes]:
         """Return all that it has written to stdout and to stderr."""
@@ -160,8 +179,10 @@ class Part(DockerContainer):
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:  # noqa: FBT001, FBT002 - testcontainers'
         """Remove it and its volume; one that is gone already is as good as removed."""
-        with contextlib.suppress(NotFound):
+        try:
             super().stop(force, delete_volume)
+        except NotFound:
+            self.get_docker_client().client.close()
 
 
 class OwnNetwork(Network):
@@ -180,19 +201,17 @@ class OwnNetwork(Network):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Remove it; if that fails while an error is on its way, that error stays the one told."""
+        """Remove it, whatever is still attached to it."""
         try:
             self._force_out()
             self.remove()
         except NotFound:
             pass
-        except (APIError, OSError) as error:
-            if exc_val is None:
-                raise GatewayError(
-                    f"the network {self.name} could not be removed ({error}); expected nothing to "
-                    "be left; run `nox -s clean`"
-                ) from error
-            exc_val.add_note(f"the network {self.name} could not be removed: {error}")
+        except APIError as error:
+            raise GatewayError(
+                f"the network {self.name} could not be removed ({error.explanation}); expected "
+                "nothing to be left; run `nox -s clean`"
+            ) from error
         finally:
             self._docker.client.close()
 
@@ -203,3 +222,10 @@ class OwnNetwork(Network):
         for container in network.attrs.get("Containers") or {}:
             with contextlib.suppress(NotFound):
                 network.disconnect(container, force=True)
+
+
+def _status(code: int) -> str:
+    """Return an exit status as it is told, with the signal that it stands for."""
+    with contextlib.suppress(ValueError):
+        return f"{code} ({signal.Signals(code - _BY_SIGNAL).name})"
+    return str(code)

@@ -13,6 +13,7 @@ from wasm.errors import GatewayError
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from containers.docker_daemon import Daemon
     from containers.testbed import Plan, Testbed
 
 _NO_RELEASE_EVIDENCE = "such a run is no release evidence for Higress' gateway"
@@ -45,11 +46,15 @@ def choose(engine: str, gateway: str, image: str | None = None) -> Choice:
                 "for --gateway higress only, stock Envoy's is assembled here; drop one"
             )
         gateway = GatewayKind.HIGRESS
-    chosen, why = _engine(engine, higress=gateway == GatewayKind.HIGRESS)
-    reasons = [why] if why else []
-    if gateway != "auto":
-        return Choice(chosen, GatewayKind(gateway), tuple(reasons))
-    kind, why = _gateway(chosen)
+    with contextlib.ExitStack() as stack:
+        daemon, why = _engine(engine, higress=gateway == GatewayKind.HIGRESS)
+        if daemon is not None:
+            stack.callback(daemon.close)
+        chosen = EngineKind.PROCESS if daemon is None else EngineKind.DOCKER
+        reasons = [why] if why else []
+        if gateway != "auto":
+            return Choice(chosen, GatewayKind(gateway), tuple(reasons))
+        kind, why = _gateway(daemon)
     return Choice(chosen, kind, (*reasons, why))
 
 
@@ -63,28 +68,31 @@ def opened(choice: Choice, plan: Plan) -> AbstractContextManager[Testbed]:
     return docker_engine.opened(plan)
 
 
-def _engine(engine: str, *, higress: bool) -> tuple[EngineKind, str]:
-    """Choose the engine; the Higress gateway is an image, so it needs Docker."""
+def _engine(engine: str, *, higress: bool) -> tuple[Daemon | None, str]:
+    """Return the daemon for the docker engine, or None for the process engine, and why.
+
+    The Higress gateway is an image, so it needs Docker.
+    """
     if engine == EngineKind.PROCESS:
         if higress:
             raise GatewayError(
                 "--gateway higress runs an image, which --engine process cannot; expected --engine "
                 "docker with it, or --gateway envoy; change one of them"
             )
-        return EngineKind.PROCESS, ""
+        return None, ""
     try:
-        with contextlib.closing(docker_daemon.connect()) as daemon:
-            why = f"engine docker: a daemon answers, version {daemon.version}"
+        daemon = docker_daemon.connect()
     except GatewayError as error:
         if engine == EngineKind.DOCKER or higress:
             raise
-        return EngineKind.PROCESS, f"engine process: {error.sentence.partition(';')[0]}"
-    return EngineKind.DOCKER, why if engine == "auto" else ""
+        return None, f"engine process: {error.sentence.partition('; expected')[0]}"
+    why = f"engine docker: a daemon answers, version {daemon.version}"
+    return daemon, why if engine == "auto" else ""
 
 
-def _gateway(engine: EngineKind) -> tuple[GatewayKind, str]:
+def _gateway(daemon: Daemon | None) -> tuple[GatewayKind, str]:
     """Prefer Higress' own gateway; else stock Envoy, saying why and what that means."""
-    if engine is EngineKind.PROCESS:
+    if daemon is None:
         return (
             GatewayKind.ENVOY,
             "gateway envoy: stock Envoy, since the pinned Higress image needs the docker engine; "
@@ -92,13 +100,12 @@ def _gateway(engine: EngineKind) -> tuple[GatewayKind, str]:
         )
     from containers import docker_images  # noqa: PLC0415 - see opened
 
-    with contextlib.closing(docker_daemon.connect()) as daemon:
-        try:
-            docker_images.pulled(daemon, docker_images.HIGRESS_GATEWAY)
-        except GatewayError as error:
-            cause = error.sentence.partition("; expected")[0]
-            return (
-                GatewayKind.ENVOY,
-                f"gateway envoy: stock Envoy, since {cause}; {_NO_RELEASE_EVIDENCE}",
-            )
+    try:
+        docker_images.pulled(daemon, docker_images.HIGRESS_GATEWAY)
+    except GatewayError as error:
+        cause = error.sentence.partition("; expected")[0]
+        return (
+            GatewayKind.ENVOY,
+            f"gateway envoy: stock Envoy, since {cause}; {_NO_RELEASE_EVIDENCE}",
+        )
     return GatewayKind.HIGRESS, "gateway higress: the pinned image, run unmodified"

@@ -25,7 +25,8 @@ ARGUMENTS = (
     *("--concurrency", "1"),
     *("--log-level", "warning"),
     *("--component-log-level", "wasm:info"),
-    "--use-dynamic-base-id",
+    # Else each gateway leaves a file of shared memory in /dev/shm, for ever.
+    "--disable-hot-restart",
 )
 UPSTREAM_CLUSTER = "mock-upstream"
 _TYPE = "type.googleapis.com/"
@@ -80,9 +81,15 @@ class Wiring:
 
 
 def write(plan: Plan, wiring: Wiring) -> Path:
-    """Write a testbed's bootstrap to ``config/envoy.json`` of its folder; return that path."""
+    """Write a testbed's bootstrap to ``config/envoy.json`` of its folder; return that path.
+
+    Beside it, in ``config/plugins``, each plugin configuration as the plugin gets it.
+    """
     config = plan.folder / "config" / "envoy.json"
-    config.parent.mkdir(parents=True, exist_ok=True)
+    plugins = config.parent / "plugins"
+    plugins.mkdir(parents=True, exist_ok=True)
+    for listener in plan.listeners:
+        (plugins / f"{listener.name}.json").write_text(plugin_configuration(listener))
     content = msgspec.json.encode(bootstrap(plan.listeners, wiring))
     config.write_bytes(msgspec.json.format(content, indent=2))
     return config
@@ -100,6 +107,11 @@ def bootstrap(listeners: Sequence[Listener], wiring: Wiring) -> dict[str, Any]:
             "clusters": [_cluster(wiring.upstream)],
         },
     }
+
+
+def plugin_configuration(listener: Listener) -> str:
+    """Return a plugin configuration as the plugin gets it: JSON, without blanks."""
+    return json.dumps(listener.plugin_config, separators=(",", ":"), sort_keys=True)
 
 
 def _socket(address: Address) -> dict[str, Any]:
@@ -147,7 +159,7 @@ def _filters(listener: Listener, wiring: Wiring) -> list[dict[str, Any]]:
     filters = []
     if wiring.cluster_filter is not None:
         filters.append(_wasm("cluster-name", wiring.cluster_filter, "", wiring, listener.name))
-    configuration = json.dumps(listener.plugin_config, separators=(",", ":"), sort_keys=True)
+    configuration = plugin_configuration(listener)
     filters.append(_wasm("plugin", wiring.module, configuration, wiring, listener.name))
     filters.append({"name": "envoy.filters.http.router", "typed_config": {"@type": _ROUTER}})
     return filters

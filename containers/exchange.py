@@ -12,12 +12,13 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's request, as it is sent."""
+    """A client's request, as it is sent: these headers, and no others."""
 
     method: str
     target: str
     headers: Headers
     body: bytes = msgspec.field(name="body_base64", default=b"")
+    body_sha256: str = ""
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,8 +52,16 @@ def of(plan: Plan) -> Loadable:
         (draft / "plugin.wasm").write_bytes(adapted.module)
         (draft / "cluster_name.wasm").write_bytes(adapter.cluster_name_filter())
 
+    def whole(entry: Path) -> bool:
+        # What is recorded must be what Envoy loads.
+        return (
+            sha256_of((entry / "plugin.wasm").read_bytes()) == adapted.adapted_sha256
+            and sha256_of((entry / "cluster_name.wasm").read_bytes())
+            == adapted.cluster_filter_sha256
+        )
+
     key = sha256_of(f"{adapted.adapted_sha256} {adapted.cluster_filter_sha256}".encode())
-    folder = cache.entry("adapted", key, fill)
+    folder = cache.entry("adapted", key, fill, whole)
     facts = AdapterFacts(
         original_sha256=adapted.original_sha256,
         adapted_sha256=adapted.adapted_sha256,

@@ -96,10 +96,13 @@ class _Life:
     testbed: Testbed | None = None
     admin: str = ""
     closing_since: float = 0.0
+    commands: dict[str, list[str]] = field(default_factory=dict)
+    listening: dict[str, bool] = field(default_factory=dict)
 
     def run(self, name: str, argv: list[str], *, announces: bool = False) -> Child:
         """Start a process that ends with the testbed; its output goes to ``logs/<name>.log``."""
         log = self.plan.folder / "logs" / f"{name}.log"
+        self.commands[name] = argv
         child = processes.running(name, argv, log, _NOT_YET_OPEN_S, self.seen, announces=announces)
         return self.stack.enter_context(child)
 
@@ -109,12 +112,14 @@ class _Life:
         if self.testbed is not None:
             self.testbed.close_clients()
         admin.snapshot(self.admin, self.plan.folder)
+        if self.testbed is not None:
+            self.listening = admin.listening(_ports(self.testbed, self.admin))
 
     def prove(self) -> None:
         """Look again for all that was started, once it should be gone."""
         if self.testbed is None:
             return
-        self.testbed.cleanup = _proof(self.testbed, self.admin, self.seen)
+        self.testbed.cleanup = _proof(self, self.testbed)
         self.testbed.timings = replace(
             self.testbed.timings, closed_s=time.monotonic() - self.closing_since
         )
@@ -155,11 +160,18 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
         return None
 
     ready_s = readiness.await_live(
-        admin_url, lambda: _end_of(gateway), gateway.last_lines, plan.limits
+        admin_url, lambda: _end_of(gateway, upstream.child), gateway.last_lines, plan.limits
     )
     for child in (gateway, upstream.child):
         child.patience_s = plan.limits.stop_s
     life.admin = str(admin_url())
+
+    def trouble() -> str | None:
+        return _trouble(gateway, upstream.child)
+
+    with admin.explained(trouble, gateway.last_lines):
+        version = admin.envoy_version(life.admin)
+        urls = admin.listener_urls(life.admin, plan)
     return Testbed(
         facts=TestbedFacts(
             engine=EngineKind.PROCESS,
@@ -167,20 +179,21 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
                 kind=GatewayKind.ENVOY,
                 image=None,
                 digest=f"sha256:{program_sha256}",
-                envoy_version=admin.envoy_version(life.admin),
+                envoy_version=version,
                 platform=f"{platform.system().lower()}/{platform.machine()}",
                 release_evidence=False,
             ),
             upstream_sha256=_sha256_of_file(upstream.program),
             adapter=loadable.facts,
             gateway_config_sha256=sha256_of(config.read_bytes()),
+            commands=dict(life.commands),
         ),
         limits=plan.limits,
-        gateway_urls=admin.listener_urls(life.admin, plan),
+        gateway_urls=urls,
         control_url=f"http://{upstream.control}",
         upstream_address=upstream.model,
         gateway_log=FileLog(gateway.log),
-        trouble=lambda: _trouble(gateway, upstream.child),
+        trouble=trouble,
         timings=Timings(gateway_ready_s=ready_s),
     )
 
@@ -190,8 +203,14 @@ def _command(program: Path, config: Path, admin_file: Path) -> list[str]:
     return [str(program), *paths, *envoy_config.ARGUMENTS]
 
 
-def _end_of(gateway: Child) -> str | None:
-    """Say how the gateway ended; a taken port has a sentence of its own."""
+def _end_of(gateway: Child, upstream: Child) -> str | None:
+    """Say how the gateway ended; a taken port and the upstream's end have their own sentences."""
+    if upstream.end is not None:
+        raise GatewayError(
+            f"the upstream {upstream.end} before the gateway was ready; expected it to live as "
+            "long as the gateway; its last log lines are above",
+            detail=upstream.last_lines(),
+        )
     end = gateway.end
     taken = end and _TAKEN.search(gateway.last_lines())
     if taken:
@@ -238,20 +257,21 @@ def _trouble(gateway: Child, upstream: Child) -> str | None:
         time.sleep(_SEEN_PAUSE_S)
 
 
-def _proof(testbed: Testbed, admin_url: str, seen: list[ProcessSeen]) -> Cleanup:
-    """Look again for what was started: processes by id, ports by connecting."""
-    ports = {f"gateway {name}": url for name, url in testbed.gateway_urls.items()}
-    ports |= {
+def _ports(testbed: Testbed, admin_url: str) -> dict[str, str]:
+    """Return every port of a testbed, by what it is for."""
+    return {f"gateway {name}": url for name, url in testbed.gateway_urls.items()} | {
         "gateway admin": admin_url,
         "upstream control": testbed.control_url,
         "upstream model": testbed.upstream_address,
     }
+
+
+def _proof(life: _Life, testbed: Testbed) -> Cleanup:
+    """Look again for what was started: processes by id, ports by connecting."""
     return Cleanup(
-        processes=list(seen),
-        refused={
-            f"{name} {admin.bare(where)}": admin.refuses(admin.bare(where))
-            for name, where in ports.items()
-        },
+        processes=list(life.seen),
+        listening=life.listening,
+        refused=admin.refused(_ports(testbed, life.admin)),
         network_isolation=_NO_ISOLATION,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from containers.records import ProcessSeen
+from wasm import lineage
 from wasm.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _LAST_LINES = 12
 _PAUSE_S = 0.005
 _KILLED_WITHIN_S = 2.0
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Child:
@@ -165,7 +163,8 @@ def running(  # noqa: PLR0913 - what a process needs, each by its own name
                 stdout=subprocess.PIPE if announces else stream,
                 stderr=stream,
                 process_group=0,
-                preexec_fn=lambda: _end_with(parent),  # noqa: PLW1509 - there are no threads
+                # SIGKILL: Envoy does not look at SIGTERM while it compiles a module.
+                preexec_fn=lambda: lineage.ends_with(parent, signal.SIGKILL),  # noqa: PLW1509 - there are no threads
             )
         except OSError as error:
             raise GatewayError(
@@ -177,16 +176,6 @@ def running(  # noqa: PLR0913 - what a process needs, each by its own name
         yield child
     finally:
         seen.append(child.stop())
-
-
-def _end_with(parent: int) -> None:
-    """Let the kernel end this process when its parent does.
-
-    With SIGKILL: Envoy does not look at SIGTERM while it compiles a module.
-    """
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it had ended before we asked
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _signal_name(number: int) -> str:

@@ -131,6 +131,7 @@ class Cleanup:
         processes: Of the process engine.
         before: What Docker listed while the testbed was open; None for the process engine.
         after: What it listed afterwards.
+        listening: Port -> whether it took a connection just before closing.
         refused: Port -> whether it refused a connection after closing.
         namespaces: The routes of gateway and upstream, where they had namespaces of their own.
         network_isolation: What kept the gateway from other addresses, in a sentence.
@@ -139,6 +140,7 @@ class Cleanup:
     processes: list[ProcessSeen] = field(default_factory=list)
     before: Listed | None = None
     after: Listed | None = None
+    listening: dict[str, bool] = field(default_factory=dict)
     refused: dict[str, bool] = field(default_factory=dict)
     namespaces: list[Namespace] = field(default_factory=list)
     network_isolation: str = ""
@@ -160,13 +162,23 @@ class Cleanup:
 
 @dataclass(frozen=True, kw_only=True)
 class TestbedFacts:
-    """All that a testbed says of itself, once it is open."""
+    """All that a testbed says of itself, once it is open.
+
+    Attributes:
+        upstream_sha256: Of the upstream's program.
+        upstream_image: The image that it ran in; None for a local process.
+        docker_server: The Docker daemon's version; None for a local process.
+        commands: Part -> the exact command that it was started with.
+    """
 
     engine: EngineKind
     gateway: GatewayFacts
     upstream_sha256: str
     adapter: AdapterFacts | None
     gateway_config_sha256: str
+    upstream_image: str | None = None
+    docker_server: str | None = None
+    commands: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     __test__ = False

@@ -1,14 +1,18 @@
 """Sweeping up after runs that died without cleaning up; what belongs to a live run is not touched.
 
 Containers, networks and volumes are found by their labels; folders of work in progress by their
-names. Each names its owner (see ownership.py), and only an owner known to be gone loses anything.
+names, and processes by the folder that their environment names. Each names its owner (see
+ownership.py), and only an owner known to be gone loses anything.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from containers import docker_daemon
 from containers.records import EngineKind
@@ -17,15 +21,25 @@ from wasm.errors import GatewayError
 from wasm.ownership import Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
     import docker
+
+_ENDED_WITHIN_S = 2.0
+_REMOVED_WITHIN_S = 20.0
+_PAUSE_S = 0.1
+_CONFLICT = 409
+_UNDER_WAY = "already in progress"
 
 
 @dataclass(frozen=True)
 class Swept:
-    """What was removed, each in a few words, and what could not be."""
+    """What was removed, each in a few words, what could not be, and what is still in use."""
 
     removed: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -33,15 +47,20 @@ class Swept:
         return (
             *(f"swept: {name}" for name in self.removed),
             *(f"could not be swept: {name}" for name in self.stuck),
+            *(f"kept: {name}" for name in self.kept),
         )
 
     def __add__(self, other: Swept) -> Swept:
-        return Swept(self.removed + other.removed, self.stuck + other.stuck)
+        return Swept(self.removed + other.removed, self.stuck + other.stuck, self.kept + other.kept)
 
 
 def of_dead_runs(engine: EngineKind) -> Swept:
-    """Remove what dead runs left: work folders, and with Docker what Docker has of them."""
-    swept = Swept(tuple(f"work folder {path.name}" for path in cache.remove_abandoned()))
+    """Remove what dead runs left: what works on and where, and with Docker what Docker has of it.
+
+    Raises:
+        GatewayError: With the docker engine, no daemon answers.
+    """
+    swept = work()
     if engine is EngineKind.DOCKER:
         with contextlib.closing(docker_daemon.connect()) as daemon, docker_daemon.errors_told():
             return swept + containers_and_networks(daemon.client)
@@ -49,65 +68,153 @@ def of_dead_runs(engine: EngineKind) -> Swept:
 
 
 def everything_unused() -> Swept:
-    """Remove what dead runs left, and the images assembled here that no container uses."""
+    """Remove what dead runs left, and then what can be made again: our images, and the cache.
+
+    Nothing is made less by a daemon that does not answer: that is told, and the rest is done.
+    """
+    swept = work()
     try:
-        daemon = docker_daemon.connect()
-    except GatewayError:
-        return of_dead_runs(EngineKind.PROCESS)
-    with contextlib.closing(daemon), docker_daemon.errors_told():
-        return of_dead_runs(EngineKind.DOCKER) + images(daemon.client)
+        with contextlib.closing(docker_daemon.connect()) as daemon, docker_daemon.errors_told():
+            swept += containers_and_networks(daemon.client)
+            swept += images(daemon.client)
+    except GatewayError as error:
+        swept += Swept(kept=(f"whatever Docker has: {error.sentence.partition('; expected')[0]}",))
+    return swept + _cache()
+
+
+def work() -> Swept:
+    """End what dead runs started to build and test, and remove the folders that it worked in."""
+    removed: list[str] = []
+    stuck: list[str] = []
+    folders = cache.abandoned()
+    # First what may still write there: Go goes on when whoever started it is killed.
+    ended = []
+    for process in _working_in(folders) if folders else ():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            name = f"process {process.pid} ({process.name()}), which a dead run had started"
+            process.kill()
+            ended.append(process)
+            removed.append(name)
+    psutil.wait_procs(ended, timeout=_ENDED_WITHIN_S)
+    for folder in folders:
+        cache.remove(folder)
+        (stuck if folder.exists() else removed).append(f"work folder {folder.name}")
+    return Swept(tuple(removed), tuple(stuck))
+
+
+def _working_in(folders: Iterable[Path]) -> Iterator[psutil.Process]:
+    """Give the processes whose environment names one of some folders (GOTMPDIR, GIT_...).
+
+    Not those that work there otherwise: a shell of the user's may stand in it, for a look.
+    """
+    names = [str(folder) for folder in folders]
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            if any(name in value for value in process.environ().values() for name in names):
+                yield process
 
 
 def containers_and_networks(client: docker.DockerClient) -> Swept:
     """Remove the containers, then the networks and volumes, of dead runs."""
     from docker.errors import APIError, NotFound  # noqa: PLC0415 - see docker_daemon
 
-    from containers.docker_parts import OWNER_LABEL, RUN_LABEL  # noqa: PLC0415 - likewise
+    from containers.docker_parts import RUN_LABEL  # noqa: PLC0415 - likewise
 
     removed, stuck = [], []
-    label = {"label": OWNER_LABEL}
-    containers = client.containers.list(all=True, filters=label, ignore_removed=True)
-    networks = client.networks.list(filters=label)
-    volumes = client.volumes.list(filters=label)
-    for kind, thing, how in (
-        *(("container", each, {"force": True, "v": True}) for each in containers),
-        *(("network", each, {}) for each in networks),
-        *(("volume", each, {"force": True}) for each in volumes),
-    ):
-        labels = _labels(thing)
-        owner = Owner.parse(labels.get(OWNER_LABEL, ""))
+    ways: dict[str, dict[str, Any]] = {
+        "container": {"force": True, "v": True},
+        "network": {},
+        "volume": {"force": True},
+    }
+    for kind, thing, labels in _ours(client):
+        owner = _owner(labels)
         if owner is None or not owner.known_to_be_gone:
             continue
         name = f"{kind} {thing.name} of run {labels.get(RUN_LABEL, '?')}"
         try:
-            thing.remove(**how)
+            thing.remove(**ways[kind])
         except NotFound:
-            continue
+            continue  # another run's sweep has it
         except APIError as error:
-            stuck.append(f"{name}: {error.explanation}")
+            if not (_being_removed(error) and _gone_in_time(thing)):
+                stuck.append(f"{name}: {error.explanation}")
         else:
             removed.append(name)
     return Swept(tuple(removed), tuple(stuck))
 
 
-def _labels(thing: object) -> dict[str, str]:
-    attrs = getattr(thing, "attrs", {})
-    return dict(attrs.get("Labels") or attrs.get("Config", {}).get("Labels") or {})
-
-
 def images(client: docker.DockerClient) -> Swept:
-    """Remove the images that were assembled here and that no container uses."""
-    from docker.errors import APIError  # noqa: PLC0415 - see docker_daemon
+    """Remove the images that were assembled here, unless a live run may be about to use them."""
+    from docker.errors import APIError, NotFound  # noqa: PLC0415 - see docker_daemon
 
     from containers.docker_images import IMAGE_LABEL  # noqa: PLC0415 - likewise
+    from containers.docker_parts import RUN_LABEL  # noqa: PLC0415 - likewise
 
-    removed, stuck = [], []
-    for image in client.images.list(filters={"label": IMAGE_LABEL}):
-        name = (image.tags or [image.short_id])[0]
+    removed, kept = [], []
+    found = client.images.list(filters={"label": IMAGE_LABEL})
+    live = {
+        labels.get(RUN_LABEL, "?")
+        for _, _, labels in _ours(client)
+        if (owner := _owner(labels)) and not owner.known_to_be_gone
+    }
+    for image in found:
+        name = f"image {(image.tags or [image.short_id])[0]}"
+        if live:
+            kept.append(f"{name}, which run {min(live)} may be using")
+            continue
         try:
             client.images.remove(image.id)
+        except NotFound:
+            continue
         except APIError as error:
-            stuck.append(f"image {name}: {error.explanation}")
+            kept.append(f"{name}: {error.explanation}")
         else:
-            removed.append(f"image {name}")
-    return Swept(tuple(removed), tuple(stuck))
+            removed.append(name)
+    return Swept(tuple(removed), kept=tuple(kept))
+
+
+def _cache() -> Swept:
+    removed = cache.empty()
+    if removed is None:
+        return Swept(kept=(f"the cache in {cache.root()}, which a live run is using",))
+    return Swept(tuple(f"{count} of {kind} in the cache" for kind, count in removed.items()))
+
+
+def _ours(client: docker.DockerClient) -> Iterator[tuple[str, Any, dict[str, str]]]:
+    """Give all that has an owner, with its labels: containers, then what they are attached to.
+
+    Each kind is listed when those before it have been dealt with.
+    """
+    from containers.docker_parts import OWNER_LABEL  # noqa: PLC0415 - see docker_daemon
+
+    label = {"label": OWNER_LABEL}
+    for each in client.containers.list(all=True, filters=label, ignore_removed=True):
+        yield "container", each, each.labels
+    for each in client.networks.list(filters=label):
+        yield "network", each, each.attrs.get("Labels") or {}
+    for each in client.volumes.list(filters=label):
+        yield "volume", each, each.attrs.get("Labels") or {}
+
+
+def _owner(labels: dict[str, str]) -> Owner | None:
+    from containers.docker_parts import OWNER_LABEL  # noqa: PLC0415 - see docker_daemon
+
+    return Owner.parse(labels.get(OWNER_LABEL, ""))
+
+
+def _being_removed(error: Any) -> bool:  # noqa: ANN401 - docker's own, imported late
+    return error.status_code == _CONFLICT and _UNDER_WAY in str(error.explanation)
+
+
+def _gone_in_time(thing: Any) -> bool:  # noqa: ANN401 - docker's own, imported late
+    """Wait for what another run's sweep is removing: its networks can be removed only then."""
+    from docker.errors import NotFound  # noqa: PLC0415 - see docker_daemon
+
+    deadline = time.monotonic() + _REMOVED_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            thing.reload()
+        except NotFound:
+            return True
+        time.sleep(_PAUSE_S)
+    return False

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from containers.options import TESTBED_OPTIONS
+from sessions.evidence.options import EVIDENCE_OPTIONS, PATH
 from sessions.matrix.options import MATRIX_OPTIONS
-from wasm.options import SOURCE_OPTIONS
+from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,6 +33,14 @@ def _folder(text: str) -> Path:
     return Path(text).expanduser().resolve()
 
 
+UNIT_SESSION_OPTIONS: dict[str, dict[str, Any]] = {
+    "--variant": {
+        "default": "fixed",
+        "choices": ["baseline", "fixed", "both"],
+        "help": "which variant's tests are run: baseline, fixed or both (fixed)",
+    },
+    **UNIT_OPTIONS,
+}
 EVERYTHING_ELSE: dict[str, dict[str, Any]] = {
     "--evidence": {
         "default": PROJECT / "evidence",
@@ -48,9 +57,11 @@ _GROUPS = {
     "where the two variants come from": SOURCE_OPTIONS,
     "how they are run": TESTBED_OPTIONS,
     "which cells are run": MATRIX_OPTIONS,
+    "how Go's own tests are run, by the session unit": UNIT_SESSION_OPTIONS,
+    "how evidence is signed and checked": EVIDENCE_OPTIONS,
     "everything else": EVERYTHING_ELSE,
 }
-_FORWARDED = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS}
+_FORWARDED = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS, **UNIT_OPTIONS}
 
 
 def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
@@ -60,6 +71,8 @@ def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
         UsageError: One is unknown, or its value is not one it takes.
     """
     parser = _Parser(prog=f"nox -s {session} --", allow_abbrev=False)
+    if session == "verify":
+        parser.add_argument("path", **PATH)
     for title, options in _GROUPS.items():
         group = parser.add_argument_group(title)
         for flag, settings in options.items():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nox
@@ -13,7 +16,7 @@ from sessions.environment import prepare
 from sessions.evidence import folders
 from sessions.matrix.options import MATRIX_OPTIONS
 from sessions.options import forwarded
-from wasm.options import SOURCE_OPTIONS
+from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 
 if TYPE_CHECKING:
     import argparse
@@ -23,13 +26,20 @@ _PYTEST = ("-m", "pytest", "tests/runtime", "--quiet", "--capture=no", "--tb=sho
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """Run go vet, go test ./provider and go test ./... on the fixed variant."""
+    """Run go vet, go test ./provider and go test ./... on the fixed variant, or on both."""
     options = prepare(session, "unit")
     with steps.ending_in_a_sentence(session):
-        folder = folders.new_run(options.evidence, "unit")
-        source = forwarded(options, SOURCE_OPTIONS)
-        output = f"--output={folder / 'unit.json'}"
-        steps.run(session, "-m", "wasm", "unit", "--variant=fixed", output, *source)
+        both = ["baseline", "fixed"]
+        failures = []
+        for variant in both if options.variant == "both" else [options.variant]:
+            try:
+                _run_unit(session, options, variant)
+            except steps.StepFailed as failure:
+                failures.append(failure)
+        for earlier in failures[:-1]:
+            session.warn(str(earlier))
+        if failures:
+            raise failures[-1]
 
 
 @nox.session(name="runtime-baseline")
@@ -51,7 +61,7 @@ def runtime_fixed(session: nox.Session) -> None:
             if all(
                 folders.latest(options.evidence, name).exists() for name in ("baseline", "fixed")
             ):
-                steps.attempt(session, *_report(options))
+                steps.attempt(session, *_report(session, options))
 
 
 @nox.session
@@ -59,17 +69,98 @@ def report(session: nox.Session) -> None:
     """Compare the latest baseline and fixed run: succeeds when the fix is proven."""
     options = prepare(session, "report")
     with steps.ending_in_a_sentence(session):
-        steps.run(session, *_report(options))
+        steps.run(session, *_report(session, options))
 
 
-def _report(options: argparse.Namespace) -> list[str]:
-    return ["-m", "sessions.evidence", "report", f"--evidence={options.evidence}"]
+@nox.session
+def verify(session: nox.Session) -> None:
+    """Check a bundle again from its raw observations, offline: succeeds when all of it holds."""
+    options = prepare(session, "verify")
+    with steps.ending_in_a_sentence(session):
+        bundle = folders.latest(options.evidence, "bundle")
+        path = _seen_from_there(session, options.path) if options.path else bundle
+        argv = ["-m", "sessions.evidence", "verify", str(path)]
+        if options.allowed_signers:
+            signers = _seen_from_there(session, options.allowed_signers)
+            argv.append(f"--allowed-signers={signers}")
+        steps.run(session, *argv)
+
+
+@nox.session
+def patch(session: nox.Session) -> None:
+    """Write the fix for #4396 and its regression tests as a patch, proved on the source."""
+    options = prepare(session, "patch")
+    with steps.ending_in_a_sentence(session):
+        output = folders.new_patch(options.evidence, "higress-4396")
+        source = forwarded(options, SOURCE_OPTIONS)
+        steps.run(session, "-m", "wasm", "patch", f"--output={output}", *source)
+
+
+@nox.session
+def mutants(session: nox.Session) -> None:
+    """Test wrong fixes of #4396: succeeds when the regression tests and the matrix catch each."""
+    options = prepare(session, "mutants")
+    with steps.ending_in_a_sentence(session):
+        folder = folders.new_run(options.evidence, "mutants")
+        record = folder / "mutants.json"
+        try:
+            source = forwarded(options, SOURCE_OPTIONS)
+            steps.run(session, "-m", "wasm", "mutants", f"--output={folder}", *source)
+            for mutant in json.loads(record.read_bytes())["mutants"]:
+                if mutant["visible_at_runtime"]:
+                    _run_mutant(session, options, folder, mutant)
+            steps.run(session, "-m", "sessions.evidence.mutants", str(folder))
+        finally:
+            if not record.exists():
+                shutil.rmtree(folder)
+
+
+def _report(session: nox.Session, options: argparse.Namespace) -> list[str]:
+    argv = ["-m", "sessions.evidence", "report", f"--evidence={options.evidence}"]
+    if options.sign:
+        argv.append(f"--sign={_seen_from_there(session, options.sign)}")
+    return argv
+
+
+def _seen_from_there(session: nox.Session, path: Path) -> Path:
+    """Return a path as seen from where nox was started; nox itself goes to the noxfile's folder."""
+    return Path(session.invoked_from, path)
+
+
+def _run_unit(session: nox.Session, options: argparse.Namespace, variant: str) -> None:
+    """Run Go's tests on a variant, and let ``latest`` point to what was recorded."""
+    name = f"unit-{variant}"
+    folders.forget_latest(options.evidence, name)
+    run = folders.new_run(options.evidence, name)
+    argv = [f"--variant={variant}", f"--output={run / 'unit.json'}"]
+    argv += forwarded(options, [*SOURCE_OPTIONS, *UNIT_OPTIONS])
+    try:
+        steps.run(session, "-m", "wasm", "unit", *argv)
+    finally:
+        if (run / "unit.json").exists():
+            folders.point_latest(options.evidence, name, run)
+        else:
+            shutil.rmtree(run)
+
+
+def _run_mutant(
+    session: nox.Session, options: argparse.Namespace, folder: Path, mutant: dict[str, str]
+) -> None:
+    """Run the matrix on a mutant, where cells have to fail; once each, unless told otherwise."""
+    session.log(f"the matrix on the mutant {mutant['id']}: {mutant['says']}")
+    argv = [f"--fixed-patch={folder / mutant['patch']}", "--variant=fixed", "--repeat=1"]
+    argv += [f"--run-dir={folder / 'runs' / mutant['id']}", "--tb=no"]
+    argv += forwarded(options, [*SOURCE_OPTIONS, *TESTBED_OPTIONS, *MATRIX_OPTIONS])
+    steps.attempt(session, *_PYTEST, *argv)
 
 
 def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str) -> None:
     """Run the matrix on a variant, and let ``latest`` point to what was recorded."""
     folders.forget_latest(options.evidence, variant)
     run = folders.new_run(options.evidence, variant)
+    # What a person would type to have it again; the run records it.
+    asked = ["nox", "-s", f"runtime-{variant}", *(["--"] if session.posargs else [])]
+    session.env["GATEWAY_PROOF_SESSION"] = shlex.join([*asked, *session.posargs])
     argv = [f"--variant={variant}", f"--run-dir={run}", f"--junit-xml={run / 'junit.xml'}"]
     argv += forwarded(options, [*SOURCE_OPTIONS, *TESTBED_OPTIONS, *MATRIX_OPTIONS])
     try:

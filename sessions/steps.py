@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from wasm import lineage
 from wasm.errors import ProofError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def run(session: nox.Session, *argv: str) -> None:
     """
     session.log(shlex.join(["python", *argv]))
     python = Path(session.bin_paths[0] if session.bin_paths else "") / "python"
+    parent = os.getpid()
     with _Interrupts() as interrupts:
         # A process group of its own: the terminal's Ctrl-C reaches us alone; we pass it on once.
         with subprocess.Popen(
@@ -46,6 +48,8 @@ def run(session: nox.Session, *argv: str) -> None:
             env=_environment(session),
             stderr=subprocess.PIPE,
             process_group=0,
+            # Nobody waits for it any more when nox itself is killed: it cleans up and ends.
+            preexec_fn=lambda: lineage.ends_with(parent, signal.SIGTERM),  # noqa: PLW1509 - nox has no threads
             text=True,
             errors="replace",
         ) as step:

@@ -10,7 +10,7 @@ from sessions.environment import prepare
 
 @nox.session
 def clean(session: nox.Session) -> None:
-    """Remove what dead runs left, our images, and the cache; evidence and live runs stay."""
+    """Remove what dead runs left, our images, and the cache; not evidence, nor a live run's."""
     prepare(session, "clean")
     with steps.ending_in_a_sentence(session):
-        steps.run(session, "-m", "containers", "sweep")
+        steps.run(session, "-m", "containers", "clean")

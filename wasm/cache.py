@@ -1,7 +1,8 @@
 """The cache folder: where it is, taking an entry by its key, and room for work in progress.
 
 Entries are named by all that goes into them and appear by one rename, so that two runs at once
-see either nothing or the whole. Everything in it can be deleted at any time.
+see either nothing or the whole. Who has taken an entry holds a lock until its process ends, however
+it ends: the cache is emptied only while nobody does.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import ownership
+from wasm import interrupts, ownership
 from wasm.errors import BuildError
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parent.parent
 VARIABLE = "GATEWAY_PROOF_CACHE"
+_WORK = "work"
+_IN_USE = "in-use.lock"
+_ENTRY = re.compile(r"[0-9a-f]{64}")
+_LOCK = re.compile(r"[0-9a-f]{64}\.lock")
+_held_here: dict[Path, int] = {}
 
 
 def root() -> Path:
@@ -58,6 +65,7 @@ def entry(
     shelf = root() / kind
     found = shelf / key
     with disk_errors(shelf):
+        _stays_in_use()
         if found.is_dir() and whole(found):
             return found
         shelf.mkdir(parents=True, exist_ok=True)
@@ -73,25 +81,85 @@ def entry(
 @contextlib.contextmanager
 def scratch(purpose: str) -> Iterator[Path]:
     """Give a folder for work in progress, on the cache's own disk; it is gone afterwards."""
-    with disk_errors(root()):
-        base = root() / "work"
+    with disk_errors(root()), interrupts.ClosedInPeace() as stack:
+        base = root() / _WORK
         base.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{purpose}-{ownership.here()}-", dir=base))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with interrupts.held():
+            folder = Path(tempfile.mkdtemp(prefix=f"{purpose}-{ownership.here()}-", dir=base))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield folder
 
 
-def remove_abandoned() -> list[Path]:
-    """Remove the folders of work whose process is gone without having done so; return them."""
-    removed = []
-    for folder in (root() / "work").glob("*-*-*"):
+def abandoned() -> list[Path]:
+    """Return the folders of work whose process is gone without having removed them."""
+    found = []
+    for folder in sorted((root() / _WORK).glob("*-*-*")):
         owner = ownership.Owner.parse(folder.name.rsplit("-", 2)[1])
         if owner is not None and owner.known_to_be_gone:
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(folder)
-    return removed
+            found.append(folder)
+    return found
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder as far as that can be done, read-only folders in it (Go's own) too."""
+    for path, _, _ in os.walk(folder):
+        with contextlib.suppress(OSError):
+            os.chmod(path, 0o700)  # noqa: PTH101 - os.walk gives strings
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def empty() -> dict[str, int] | None:
+    """Remove every entry; return how many there were of each kind.
+
+    None, and nothing is removed, when a live process has taken one. Who asks for its first entry
+    meanwhile waits. Only what is named as an entry goes: the folder may be shared with others.
+
+    Raises:
+        BuildError: The folder cannot be written.
+    """
+    if not root().is_dir():
+        return {}
+    with disk_errors(root()):
+        handle = os.open(root() / _IN_USE, os.O_RDONLY | os.O_CREAT)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        else:
+            # Not where live processes work: they do so without the lock.
+            shelves = [each for each in root().iterdir() if each.is_dir() and each.name != _WORK]
+            counted = {shelf.name: _emptied(shelf) for shelf in sorted(shelves)}
+            return {kind: count for kind, count in counted.items() if count}
+        finally:
+            os.close(handle)
+
+
+def _emptied(shelf: Path) -> int:
+    count = 0
+    for each in list(shelf.iterdir()):
+        if _LOCK.fullmatch(each.name):
+            each.unlink()
+        elif _ENTRY.fullmatch(each.name):
+            remove(each)
+            count += not each.exists()
+    with contextlib.suppress(OSError):  # not empty
+        shelf.rmdir()
+    return count
+
+
+def _stays_in_use() -> None:
+    """Keep the cache from being emptied until this process ends; waits while it is being emptied.
+
+    Where no lock can be had (a disk that cannot be written) nobody can empty the cache either.
+    """
+    folder = root()
+    if folder in _held_here:
+        return
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / _IN_USE, os.O_RDONLY | os.O_CREAT)
+        _held_here[folder] = handle  # never closed: the kernel lets go of it with the process
+        fcntl.flock(handle, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 import psutil
 
+from wasm import interrupts
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
@@ -57,20 +59,11 @@ def run(
     Raises:
         OSError: There is no such program, or it cannot be started there.
     """
-    with subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            stdout, stderr = process.communicate(stdin)
-        except BaseException:
-            _end_group(process)
-            raise
+    with interrupts.ClosedInPeace() as stack:
+        process = _started(
+            stack, argv, cwd=cwd, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        stdout, stderr = process.communicate(stdin)
     return Finished(process.returncode, stdout, stderr.decode("utf-8", "replace"))
 
 
@@ -90,21 +83,36 @@ def streaming(
     The group is ended with the context, as :func:`run` does.
     """
     ending = Ending()
-    with subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield cast("IO[bytes]", process.stdout), ending
-            ending.status = process.wait()
-        except BaseException:
-            _end_group(process)
-            raise
+    with interrupts.ClosedInPeace() as stack:
+        process = _started(
+            stack, argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        )
+        yield cast("IO[bytes]", process.stdout), ending
+        ending.status = process.wait()
+
+
+def _started(  # noqa: PLR0913 - as Popen has them
+    stack: contextlib.ExitStack,
+    argv: Sequence[str],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    stdin: int,
+    stderr: int,
+) -> subprocess.Popen[bytes]:
+    """Start a command that ends with a stack; no interrupt gets in before the stack knows of it."""
+    with interrupts.held():
+        process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        stack.callback(_end_group, process)
+    return process
 
 
 def _end_group(leader: subprocess.Popen[bytes]) -> None:
@@ -112,6 +120,13 @@ def _end_group(leader: subprocess.Popen[bytes]) -> None:
 
     Else one of them could still write into a folder that is being removed.
     """
+    ended_by_itself = leader.returncode is not None
+    for stream in (leader.stdin, leader.stdout, leader.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what it did not want to read any more
+                stream.close()
+    if ended_by_itself:
+        return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
     leader.wait()

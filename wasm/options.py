@@ -35,3 +35,11 @@ SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
         "help": "or a patch on the baseline, as `git diff` writes it at the repository's root",
     },
 }
+
+UNIT_OPTIONS: dict[str, dict[str, Any]] = {
+    "--plain": {
+        "action": "store_true",
+        "help": "test on the SDK as it is, which takes ai-proxy up to a quarter of an hour",
+    },
+}
+"""How Go's own tests are run."""

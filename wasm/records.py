@@ -41,13 +41,15 @@ class Fix:
     """What makes the fixed variant differ from the baseline it was made from.
 
     Attributes:
-        origin: A codemod's id, or the name of the patch file.
-        patch: The change itself.
+        origin: A codemod's id, the name of the patch file, or the ref that has it.
+        patch: The change itself; empty when the ref changes nothing of the plugin.
+        baseline_sha256: ``files_sha256`` of the tree that it was made on.
         places: Rule id -> how many places it changed; empty for a patch file.
     """
 
     origin: str
     patch: Patch
+    baseline_sha256: str
     places: dict[str, int] = field(default_factory=dict)
 
 

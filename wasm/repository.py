@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,8 @@ class Repository:
 
     Attributes:
         folder: Where git is started: the work tree, or the bare repository.
-        name: How evidence names it: the remote's URL, else the folder's name.
+        name: How evidence names it: the remote's URL, unless that is a path of this machine;
+            then the folder's name.
         bare: Whether there is no work tree.
         partial: Whether blobs may be missing, to be fetched when they are read.
     """
@@ -115,6 +116,25 @@ class Repository:
             name = self._write("hash-object", "-w", "--no-filters", "--stdin", stdin=content)
             key = os.fsencode(path)
             rows += b"%b %b\t%b\0" % (modes[key], name.strip(), key)
+        return self._tree_of(rows)
+
+    def tree_of(self, folder: Path) -> str:
+        """Return the tree of a folder that is no repository, byte for byte."""
+        paths = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or path.is_file()]
+        plain = [path for path in paths if not path.is_symlink()]
+        listed = "".join(f"{path}\n" for path in plain).encode("utf-8", "surrogateescape")
+        written = self._write("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=listed)
+        names = dict(zip(plain, written.split(), strict=True))
+        rows = b""
+        for path in paths:
+            if path.is_symlink():
+                target = os.fsencode(path.readlink())
+                mode = b"120000"
+                name = self._write("hash-object", "-w", "--stdin", stdin=target).strip()
+            else:
+                mode = b"100755" if os.access(path, os.X_OK) else b"100644"
+                name = names[path]
+            rows += b"%b %b\t%b\0" % (mode, name, os.fsencode(path.relative_to(folder)))
         return self._tree_of(rows)
 
     def _tree_of(self, rows: bytes) -> str:
@@ -217,12 +237,12 @@ def opened(path: Path) -> Iterator[Repository]:
     objects = top / _path_of(top, "--git-path", "objects")
     remote = git.run("remote", "get-url", "origin", cwd=top)
     named = top.parent if top.name == ".git" else top
-    name = os.fsdecode(remote.stdout).strip() if remote.succeeded else named.name
+    url = os.fsdecode(remote.stdout).strip() if remote.succeeded else ""
     with cache.scratch("git") as ours:
         (ours / "objects").mkdir()
         yield Repository(
             folder=top,
-            name=_without_credentials(name),
+            name=_without_credentials(url) if _names_a_host(url) else named.name,
             bare=bare,
             partial=git.run("config", "--get-regexp", _PARTIAL, cwd=top).succeeded,
             _environment={
@@ -264,7 +284,7 @@ def fetched(url: str, ref: str, folder: str) -> Iterator[Repository]:
 
     key = sha256_of(f"{url} {commit} {folder}".encode())
     with opened(cache.entry("repositories", key, fill, whole)) as repository:
-        yield repository
+        yield replace(repository, name=shown)
 
 
 def _remote_commit(url: str, ref: str, shown: str) -> str:
@@ -328,6 +348,12 @@ def _quoted(path: Path) -> str:
     """Return a path as git's list of object folders takes it: a colon would end it."""
     text = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
+
+
+def _names_a_host(url: str) -> bool:
+    """Whether a remote means the same to others: a path of this machine does not."""
+    scheme, mark, _ = url.partition("://")
+    return scheme != "file" if mark else re.match(r"[^/]+:", url) is not None
 
 
 def _without_credentials(url: str) -> str:

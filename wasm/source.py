@@ -107,7 +107,9 @@ def taken_out(variant: Variant, request: Request) -> Iterator[Tree]:
     with _opened(request, ref or "HEAD") as found, cache.scratch("source") as root:
         taken = _take(found, request, ref, root)
         source = taken.source
-        if variant is Variant.FIXED and not fixed_by_ref:
+        if fixed_by_ref:
+            source = replace(source, fix=_between(request, found, root))
+        elif variant is Variant.FIXED:
             source = replace(source, fix=_fix(request, found, taken, root))
         yield Tree(root=root, source=replace(source, files_sha256=files.digest(root)))
 
@@ -212,6 +214,18 @@ def _fix(request: Request, found: repository.Repository, taken: _Taken, root: Pa
     return _rewritten(found, taken, root)
 
 
+def _between(request: Request, found: repository.Repository, root: Path) -> Fix:
+    """Return what a ref changes, seen from the baseline that was asked for with it."""
+    with taken_out(Variant.BASELINE, request) as baseline:
+        before, after = found.tree_of(baseline.root), found.tree_of(root)
+        patch = found.diff(before, after, ["."]) or Patch.of(b"")
+        return Fix(
+            origin=f"ref {request.fixed_ref}",
+            patch=patch,
+            baseline_sha256=baseline.source.files_sha256,
+        )
+
+
 def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
     try:
         content = path.read_bytes()
@@ -220,12 +234,14 @@ def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
             f"--fixed-patch {path} cannot be read ({error.strerror}); expected a patch as "
             "`git diff` writes it; check the path"
         ) from error
+    baseline_sha256 = files.digest(root)
     files.apply(content, root, taken.folders, path.name)
-    return Fix(origin=path.name, patch=Patch.of(content))
+    return Fix(origin=path.name, patch=Patch.of(content), baseline_sha256=baseline_sha256)
 
 
 def _rewritten(found: repository.Repository, taken: _Taken, root: Path) -> Fix:
     plugin = taken.source.plugin
+    baseline_sha256 = files.digest(root)
     try:
         rewrite = retry_identity.fix(root / plugin)
     except SourceError as error:  # as seen from the repository, not from a folder that will be gone
@@ -239,7 +255,12 @@ def _rewritten(found: repository.Repository, taken: _Taken, root: Path) -> Fix:
             f"the fix {retry_identity.FIX_ID} changed nothing in {plugin}; expected the defect "
             "there; name a --baseline-ref that has it"
         )
-    return Fix(origin=retry_identity.FIX_ID, patch=patch, places=dict(rewrite.places))
+    return Fix(
+        origin=retry_identity.FIX_ID,
+        patch=patch,
+        baseline_sha256=baseline_sha256,
+        places=dict(rewrite.places),
+    )
 
 
 def _path(text: str) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from wasm.errors import ProofError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 DEBUG = "GATEWAY_PROOF_DEBUG"
 _INTERRUPTED = 130
@@ -36,10 +36,17 @@ def finish(step: Callable[[], None]) -> NoReturn:
 
 def last_words(error: ProofError) -> str:
     """Return an error as it is shown: its traceback if asked for, its detail, its sentence last."""
-    lines = [error.detail, f"error: {error.sentence}"]
+    lines = [error.detail, *_notes(error), f"error: {error.sentence}"]
     if os.environ.get(DEBUG):
         lines.insert(0, "".join(traceback.format_exception(error)))
     return "\n".join(line for line in lines if line)
+
+
+def _notes(error: BaseException | None) -> Iterator[str]:
+    """Give what was noted on an error and on those it came from: what failed in closing, say."""
+    while error is not None:
+        yield from getattr(error, "__notes__", ())
+        error = error.__cause__
 
 
 def say(text: str) -> None:

@@ -1,89 +1,33 @@
-"""The plugin's own Go tests, run on a variant's tree against the very module under proof.
-
-Go's exit status alone proves little: ``-run Nope`` and a package whose Wasm-mode tests were all
-skipped for want of a module both end with 0 (golang 18853). So the events of ``go test -json`` are
-read, and what ran is counted.
-"""
+"""The plugin's own Go tests, run on a variant's tree against the very module under proof."""
 
 from __future__ import annotations
 
 import contextlib
-import re
+import threading
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from wasm import build, cache, command, source, toolchain
+from wasm import build, cache, command, fast_sdk, findings, golist, lossless, source, toolchain
 from wasm.errors import BuildError
-from wasm.records import Variant
+from wasm.fast_sdk import FastSdk, Speed
+from wasm.records import Module, Variant
+from wasm.source import Tree
+from wasm.suite import Reading, Suite
+from wasm.toolchain import Toolchain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from wasm.records import Module
-    from wasm.source import Request, Tree
-    from wasm.toolchain import Toolchain
+    from wasm.source import Request
 
-# go test's own limit is 10 min; ./... of ai-proxy takes 14 min of one core (seen).
-_TIMEOUT = "60m"
+# ./... of ai-proxy takes 14 min of one core plainly, half a minute on the fast SDK (seen). Go's
+# own limit of 10 min is too short for the one; a hang need not cost an hour with the other.
+_TIMEOUT_PLAIN = "60m"
+_TIMEOUT_FAST = "15m"
 _PROGRESS_S = 10.0
-_SHOWN_LINES = 40
-_POSITION = re.compile(r":\d+(:\d+)?:")
-
-
-class Event(msgspec.Struct, frozen=True, rename="pascal"):
-    """One line of ``go test -json`` (`go doc test2json`)."""
-
-    action: str = ""
-    package: str = ""
-    import_path: str = ""
-    test: str = ""
-    output: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Suite:
-    """What one ``go test`` command showed.
-
-    Attributes:
-        command: As it was run, in the plugin's folder.
-        status: Go's own exit status.
-        passed: How many tests passed, subtests included.
-        failed: ``package.Test`` of those that failed.
-        skipped: Likewise of those skipped.
-        skipped_in_wasm: Those of them that were to test the module.
-        output: The lines of what failed.
-        seconds: How long it took.
-    """
-
-    command: list[str]
-    status: int
-    passed: int
-    failed: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    skipped_in_wasm: list[str] = field(default_factory=list)
-    output: str = ""
-    seconds: float = 0.0
-
-    @property
-    def problem(self) -> str:
-        """Why this is no success, in a clause; empty when it is one."""
-        if self.failed:
-            names = ", ".join(self.failed[:3])
-            return f"{len(self.failed)} tests failed, first {names}"
-        if self.status != 0:
-            return f"it ended with status {self.status}"
-        if self.skipped_in_wasm:
-            return (
-                f"{len(self.skipped_in_wasm)} tests of the module were skipped, first "
-                f"{self.skipped_in_wasm[0]}"
-            )
-        if self.passed == 0:
-            return "no test ran"
-        return ""
+_PROVIDER = "./provider"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +35,9 @@ class UnitRun:
     """``unit.json``: the Go results of one variant.
 
     Attributes:
+        environment: The settings of Go that were pinned; WASM_FILE_PATH named the module.
+        fast_sdk: What was done to the SDK for the sake of speed; None: it was used as it is.
+        plain_because: Why it was used as it is.
         vet: What ``go vet`` found that the baseline does not have.
         vet_of_baseline: What it finds on the baseline already, left as it is.
     """
@@ -98,43 +45,68 @@ class UnitRun:
     variant: Variant
     module_sha256: str
     go_version: str
+    environment: dict[str, str] = field(default_factory=dict)
+    fast_sdk: FastSdk | None = None
+    plain_because: str = ""
     vet: list[str]
     vet_of_baseline: list[str]
     suites: list[Suite]
 
 
-def run(variant: Variant, request: Request, say: Callable[[str], None]) -> UnitRun:
+def run(
+    variant: Variant,
+    request: Request,
+    say: Callable[[str], object],
+    keep: Callable[[str], object] = lambda _: None,
+    *,
+    plain: bool = False,
+) -> UnitRun:
     """Run ``go vet``, ``go test ./provider`` and ``go test ./...`` on a variant.
+
+    Args:
+        variant: Which.
+        request: Where it comes from.
+        say: Takes each line of progress.
+        keep: Takes everything that the tests wrote.
+        plain: Use the SDK as it is, however long that takes.
 
     Raises:
         SourceError: Its tree could not be taken out.
         BuildError: Its module does not build, or Go could not be run.
     """
-    known = _vet_of_baseline(request)
-    with source.taken_out(variant, request) as tree, _go() as go:
-        module = build.built_from(tree, variant)
-        say(f"{variant}: module {module.sha256[:12]}")
-        found = _vet(go, tree)
-        say(
-            f"{variant}: go vet: {len(found)} findings, {len(found & known)} of them the baseline's"
-        )
-        suites = [
-            _suite(go, tree, module, packages, say)
-            for packages in ("./provider", "./...")
-            if packages == "./..." or (tree.plugin / "provider").is_dir()
-        ]
+    with _go() as (go, scratch):
+        with source.taken_out(Variant.BASELINE, request) as tree:
+            baseline = _read(go, tree)
+        with source.taken_out(variant, request) as tree:
+            module = build.built_from(tree, variant)
+            say(f"{variant}: module {module.sha256[:12]}")
+            here = _read(go, tree)
+            known = len(here.vet & baseline.vet)
+            say(f"{variant}: go vet: {len(here.vet)} findings, {known} of them the baseline's")
+            speed = _speed(go, tree, scratch, plain=plain)
+            say(f"{variant}: {_told(speed)}")
+            suites = []
+            for packages, declared in _to_run(here, baseline).items():
+                suites.append(_suite(_Job(go, tree, module, speed), packages, declared, say, keep))
     return UnitRun(
         variant=variant,
         module_sha256=module.sha256,
         go_version=go.version,
-        vet=sorted(found - known),
-        vet_of_baseline=sorted(known),
+        environment=go.pinned,
+        fast_sdk=speed.sdk,
+        plain_because=speed.plain_because,
+        vet=sorted(here.vet - baseline.vet),
+        vet_of_baseline=sorted(baseline.vet),
         suites=suites,
     )
 
 
-def refuse_failures(unit: UnitRun) -> None:
+def refuse_failures(unit: UnitRun, log: str = "") -> None:
     """Raise what keeps the results from being a success.
+
+    Args:
+        unit: The results.
+        log: How the file is named that holds all that the tests wrote, if there is one.
 
     Raises:
         BuildError: With the command, what was wrong, and the failing tests' own lines.
@@ -147,91 +119,133 @@ def refuse_failures(unit: UnitRun) -> None:
         )
     for suite in unit.suites:
         if suite.problem:
+            there = [name for name in ("the lines above" * bool(suite.output), log) if name]
+            see = f"; see {' and '.join(there)}" if there else ""
             raise BuildError(
-                f"{' '.join(suite.command)} on the {unit.variant} variant: {suite.problem}; "
-                "expected every test to run and pass; see the lines above",
+                f"{suite.name} on the {unit.variant} variant: {suite.problem}; expected every "
+                f"test to run and pass{see}",
                 detail=suite.output,
             )
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What can be known of a tree before its tests are run.
+
+    Attributes:
+        vet: What ``go vet`` finds.
+        declared: The tests that are declared, by package; packages without any are left out.
+        provider: The package in the folder of that name, if it has tests.
+    """
+
+    vet: frozenset[str]
+    declared: dict[str, tuple[str, ...]]
+    provider: str | None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every suite of a run has in common."""
+
+    go: Toolchain
+    tree: Tree
+    module: Module
+    speed: Speed
+
+
 @contextlib.contextmanager
-def _go() -> Iterator[Toolchain]:
+def _go() -> Iterator[tuple[Toolchain, Path]]:
     """Give Go, and a folder of ours for its test programs: an interrupted one leaves them."""
     go = toolchain.locate()
-    with cache.scratch("go-test") as temporary:
-        yield replace(go, environment=go.environment | {"GOTMPDIR": str(temporary)})
+    with cache.scratch("go-test") as folder:
+        yield replace(go, environment=go.environment | {"GOTMPDIR": str(folder)}), folder
 
 
-def _vet_of_baseline(request: Request) -> frozenset[str]:
-    with source.taken_out(Variant.BASELINE, request) as tree, _go() as go:
-        return _vet(go, tree)
+def _read(go: Toolchain, tree: Tree) -> _Facts:
+    found = [(package, package.tests) for package in golist.packages(go, tree.plugin)]
+    declared = {package.import_path: tests for package, tests in found if tests}
+    provider = [
+        package.import_path
+        for package, tests in found
+        if tests and Path(package.dir).resolve() == (tree.plugin / _PROVIDER).resolve()
+    ]
+    return _Facts(findings.vet(go, tree.plugin), declared, provider[0] if provider else None)
 
 
-def _vet(go: Toolchain, tree: Tree) -> frozenset[str]:
-    """Return go vet's findings, without their line numbers: those move with every change."""
-    done = command.run([go.program, "vet", "./..."], cwd=tree.plugin, env=go.environment)
-    lines = (line.strip() for line in done.stderr.splitlines())
-    found = frozenset(_POSITION.sub(":", line) for line in lines if line and line[0] != "#")
-    if not done.succeeded and not found:
-        raise BuildError(f"go vet could not be run: {done.last_line}; expected it to read the tree")
-    return found
+def _to_run(here: _Facts, baseline: _Facts) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return what is given to ``go test``, and the tests that then have to run.
+
+    A package that has tests on the baseline has to have run some, whichever.
+    """
+    gone = {package: () for package in baseline.declared if package not in here.declared}
+    suites = {"./...": {**here.declared, **gone}}
+    if here.provider is not None:
+        suites = {_PROVIDER: {here.provider: here.declared[here.provider]}, **suites}
+    return suites
+
+
+def _speed(go: Toolchain, tree: Tree, scratch: Path, *, plain: bool) -> Speed:
+    if plain:
+        return Speed(plain_because="--plain was given")
+    return fast_sdk.prepare(go, tree.plugin, scratch)
+
+
+def _told(speed: Speed) -> str:
+    if speed.sdk is None:
+        return f"tests run on the SDK as it is: {speed.plain_because}"
+    return f"tests share what they compile: {speed.sdk.file} of {speed.sdk.module} was changed"
 
 
 def _suite(
-    go: Toolchain, tree: Tree, module: Module, packages: str, say: Callable[[str], None]
+    job: _Job,
+    packages: str,
+    declared: Mapping[str, Collection[str]],
+    say: Callable[[str], object],
+    keep: Callable[[str], object],
 ) -> Suite:
-    argv = ["test", "-json", "-count=1", f"-timeout={_TIMEOUT}", packages]
+    # What go is given, and how it is recorded: no other machine has these folders.
+    ours = {lossless.as_exec(): f"-exec=python {Path(lossless.__file__).name}"}
+    if job.speed.modfile:
+        ours[f"-modfile={job.speed.modfile}"] = f"-modfile={job.speed.modfile.name}"
+    timeout = _TIMEOUT_FAST if job.speed.sdk else _TIMEOUT_PLAIN
+    flags = ["test", "-json", "-count=1", f"-timeout={timeout}"]
+    argv = [job.go.program, *flags, *ours, packages]
+    env = job.go.environment | {"WASM_FILE_PATH": job.module.path}
     start = time.monotonic()
-    said = start
-    counted = 0
-    lines: list[bytes] = []
-    env = go.environment | {"WASM_FILE_PATH": module.path}
-    with command.streaming([go.program, *argv], cwd=tree.plugin, env=env) as (output, ending):
+    reading = Reading()
+
+    def tell() -> None:
+        say(f"go test {packages}: {reading.passed} passed after {time.monotonic() - start:.0f} s")
+
+    with (
+        _told_every(_PROGRESS_S, tell),
+        command.streaming(argv, cwd=job.tree.plugin, env=env) as (output, ending),
+    ):
         for line in output:
-            lines.append(line)
-            counted += b'"Action":"pass"' in line and b'"Test":' in line
-            if time.monotonic() - said > _PROGRESS_S:
-                said = time.monotonic()
-                say(f"go test {packages}: {counted} passed after {said - start:.0f} s")
-    suite = read_events(["go", *argv], ending.status, lines, time.monotonic() - start)
-    say(
-        f"go test {packages}: {suite.passed} passed, {len(suite.failed)} failed, "
-        f"{len(suite.skipped)} skipped in {suite.seconds:.1f} s"
-    )
+            reading.take(line)
+    seconds = time.monotonic() - start
+    recorded = ["go", *flags, *ours.values(), packages]
+    suite = reading.suite(recorded, ending.status, seconds, declared)
+    say(suite.summary)
+    keep(f"# {' '.join(suite.command)}\n")
+    for text in reading.log():
+        keep(text)
     return suite
 
 
-def read_events(command: list[str], status: int, lines: Iterable[bytes], seconds: float) -> Suite:
-    """Read the events of ``go test -json``; what is no event is Go's own message."""
-    actions: dict[tuple[str, str], str] = {}
-    outputs: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for line in lines:
-        try:
-            event = msgspec.json.decode(line, type=Event)
-        except msgspec.DecodeError:
-            outputs["", ""].append(line.decode("utf-8", "replace"))
-            continue
-        key = (event.package or event.import_path, event.test)
-        if event.output:
-            outputs[key].append(event.output)
-        if event.action in {"pass", "fail", "skip", "build-fail"}:
-            actions[key] = event.action
-    tests = {key: action for key, action in actions.items() if key[1]}
-    skipped = [key for key, action in tests.items() if action == "skip"]
-    failing = [key for key, action in actions.items() if action in {"fail", "build-fail"}]
-    text = "".join(part for key in [("", ""), *failing] for part in outputs.get(key, ()))
-    return Suite(
-        command=command,
-        status=status,
-        passed=sum(action == "pass" for action in tests.values()),
-        failed=[f"{package}.{test}" for package, test in failing if test],
-        skipped=[f"{package}.{test}" for package, test in skipped],
-        skipped_in_wasm=[
-            f"{package}.{test}"
-            for package, test in skipped
-            if "wasm" in test.lower().split("/")
-            or "wasm" in "".join(outputs[package, test]).lower()
-        ],
-        output="\n".join(text.splitlines()[-_SHOWN_LINES:]) if failing or status else "",
-        seconds=round(seconds, 3),
-    )
+@contextlib.contextmanager
+def _told_every(seconds: float, tell: Callable[[], None]) -> Iterator[None]:
+    """Tell something again and again while something else is waited for."""
+    done = threading.Event()
+
+    def telling() -> None:
+        while not done.wait(seconds):
+            tell()
+
+    thread = threading.Thread(target=telling, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

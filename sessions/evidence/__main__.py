@@ -1,14 +1,12 @@
-"""``python -m sessions.evidence report``: the evidence room from the command line."""
+"""``python -m sessions.evidence report|verify``: the evidence room from the command line."""
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
-from sessions.evidence import folders, screen, store
-from sessions.evidence.compare import compare
+from sessions.evidence import bundle, folders, screen, verification
 from sessions.evidence.records import PairVerdict
 from wasm import terminal
 from wasm.errors import EvidenceError
@@ -23,7 +21,12 @@ def main(argv: list[str]) -> None:
     report.add_argument("--evidence", type=Path, required=True, help="the evidence folder")
     report.add_argument("--baseline", type=Path, help="a run's folder (the latest)")
     report.add_argument("--fixed", type=Path, help="a run's folder (the latest)")
+    report.add_argument("--sign", type=Path, help="an SSH key that signs the bundle")
     report.set_defaults(command=_report)
+    verify = commands.add_parser("verify", help="check a bundle again, from its observations")
+    verify.add_argument("path", type=Path, help="a bundle's folder or .zip, or a run's folder")
+    verify.add_argument("--allowed-signers", type=Path, help="who may have signed it")
+    verify.set_defaults(command=_verify)
     arguments = parser.parse_args(argv)
     arguments.command(arguments)
 
@@ -34,22 +37,22 @@ def _report(arguments: argparse.Namespace) -> None:
         Variant.BASELINE: (arguments.baseline or folders.latest(evidence, "baseline")).resolve(),
         Variant.FIXED: (arguments.fixed or folders.latest(evidence, "fixed")).resolve(),
     }
-    comparison = compare(
-        *store.read_run(runs[Variant.BASELINE]), *store.read_run(runs[Variant.FIXED])
-    )
-    bundle = folders.new_bundle(evidence)
-    try:
-        for variant, folder in runs.items():
-            shutil.copytree(folder, bundle / variant)
-        store.write_json(bundle / "comparison.json", comparison)
-        store.seal(bundle)
-    except BaseException:
-        shutil.rmtree(bundle, ignore_errors=True)
-        raise
-    folders.point_latest(evidence, "bundle", bundle)
-    screen.show(comparison, bundle)
-    if comparison.verdict is not PairVerdict.PROVEN:
-        raise EvidenceError(f"{comparison.verdict}: {comparison.reasons[0]}")
+    made = bundle.make(evidence, runs, arguments.sign)
+    folders.point_latest(evidence, "bundle", made.folder)
+    print(f"archive {made.archive}\n        SHA-256 {made.archive_sha256}\n")
+    sys.stdout.flush()
+    screen.show(made.comparison, made.folder)
+    if made.comparison.verdict is not PairVerdict.PROVEN:
+        raise EvidenceError(f"{made.comparison.verdict}: {made.comparison.reasons[0]}")
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    found = verification.of(arguments.path, arguments.allowed_signers)
+    for line in found.lines:
+        print(line)
+    sys.stdout.flush()
+    if not found.holds:
+        raise EvidenceError(found.summary)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,8 @@ def refuse_unlike(baseline: Run, fixed: Run) -> None:
                 f"the {variant} run {run.id} has no testbed to compare: {run.failure}; expected a "
                 "run whose gateway came up; mend that and run it again"
             )
-    # A fix was made from the very baseline; two refs that were named differ in all of the source.
-    one_tree = fixed.module.source.fix is not None
-    found = list(_differences(_shared(baseline, one_tree), _shared(fixed, one_tree)))
+    by_ref = _by_ref(fixed)
+    found = list(_differences(_shared(baseline, by_ref=by_ref), _shared(fixed, by_ref=by_ref)))
     if not found and baseline.inputs_sha256 != fixed.inputs_sha256:
         found = [f"inputs (baseline {baseline.inputs_sha256}, fixed {fixed.inputs_sha256})"]
     if found:
@@ -52,7 +51,13 @@ def refuse_unlike(baseline: Run, fixed: Run) -> None:
         )
 
 
-def _shared(run: Run, one_tree: bool) -> dict[str, Any]:  # noqa: FBT001 - what the source shares
+def _by_ref(fixed: Run) -> bool:
+    """Whether the fix is another commit, which may differ from the baseline's in all of it."""
+    fix = fixed.module.source.fix
+    return fix is not None and fix.origin.startswith("ref ")
+
+
+def _shared(run: Run, *, by_ref: bool) -> dict[str, Any]:
     """Return what must be the same in two runs, by the words that name a difference."""
     testbed = run.testbed
     if testbed is None:  # pragma: no cover - refused before
@@ -64,14 +69,21 @@ def _shared(run: Run, one_tree: bool) -> dict[str, Any]:  # noqa: FBT001 - what 
         "gateway": msgspec.to_builtins(testbed.gateway),
         "upstream": testbed.upstream_sha256,
         "adapter": testbed.adapter and testbed.adapter.cluster_filter_sha256,
-        "source": _origin(run.module, one_tree),
+        "gateway configuration": run.configuration_sha256,
+        "source": _origin(run.module, by_ref=by_ref),
     }
 
 
-def _origin(module: Module, one_tree: bool) -> dict[str, Any]:  # noqa: FBT001 - likewise
+def _origin(module: Module, *, by_ref: bool) -> dict[str, Any]:
     source = module.source
-    origin: dict[str, Any] = {"repository": source.repository, "plugin": source.plugin}
-    if one_tree:
+    fixed = module.variant is Variant.FIXED
+    made_on = source.fix and source.fix.baseline_sha256 if fixed else source.files_sha256
+    origin: dict[str, Any] = {
+        "repository": source.repository,
+        "plugin": source.plugin,
+        "files without the fix": made_on,
+    }
+    if not by_ref:
         origin |= {
             "commit": source.commit,
             "uncommitted changes": source.uncommitted.sha256 if source.uncommitted else None,
@@ -94,7 +106,7 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:  # noqa
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - likewise
-    if value is _ABSENT or value is None:
+    if value is _ABSENT or value is None or value == "":
         return "none"
     if isinstance(value, dict):
         return "has it"

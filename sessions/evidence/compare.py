@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sessions.evidence import unit_results
 from sessions.evidence.alike import refuse_unlike
 from sessions.evidence.founded import refuse_unfounded
 from sessions.evidence.records import (
@@ -14,26 +15,44 @@ from sessions.evidence.records import (
     ModuleSummary,
     PairVerdict,
     Run,
+    RunSummary,
     Side,
+    first_keys,
 )
+from sessions.evidence.store import as_json
 from sessions.matrix.cells import plan
 from sessions.matrix.verdict import Verdict
-from wasm.records import Variant
+from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from containers.records import TestbedFacts
+    from sessions.evidence.records import UnitSummary
     from sessions.matrix.cells import Result
 
 _NAMED_AT_MOST = 3
+# EVIDENCE.md 11: with fewer, a random first key may never have been the other one.
+ENOUGH_REPEATS = 3
 
 
 def compare(
-    baseline: Run, baseline_results: Sequence[Result], fixed: Run, fixed_results: Sequence[Result]
+    baseline: Run,
+    baseline_results: Sequence[Result],
+    fixed: Run,
+    fixed_results: Sequence[Result],
+    unit: Mapping[Variant, UnitSummary] | None = None,
 ) -> Comparison:
     """Compare two runs that differ in nothing but the module.
 
     Recorded verdicts are not taken on trust: each is reached again from its observations.
+
+    Args:
+        baseline: The run without the fix.
+        baseline_results: Its cells.
+        fixed: The run with it.
+        fixed_results: Its cells.
+        unit: Go's own tests on each variant's module, where they are at hand.
 
     Raises:
         EvidenceError: They differ in something else, one of them never opened its testbed, or a
@@ -45,12 +64,14 @@ def compare(
     testbed = fixed.testbed
     if testbed is None:  # pragma: no cover - refused above
         raise AssertionError
+    limits = tuple(_no_release_evidence(testbed, fixed.repeats))
     pairs = tuple(_pairs(baseline_results, fixed_results))
     verdict, reasons = judge(baseline, baseline_results, fixed, fixed_results)
     return Comparison(
         verdict=verdict,
         reasons=reasons,
-        release_evidence=testbed.gateway.release_evidence,
+        release_evidence=not limits,
+        no_release_evidence=limits,
         engine=testbed.engine,
         gateway=GatewaySummary.of(testbed.gateway),
         modules={run.variant: _module(run) for run in (baseline, fixed)},
@@ -58,8 +79,18 @@ def compare(
             Variant.BASELINE: Counts.of(baseline_results),
             Variant.FIXED: Counts.of(fixed_results),
         },
+        repeats=fixed.repeats,
+        first_keys={
+            Variant.BASELINE: first_keys(baseline_results),
+            Variant.FIXED: first_keys(fixed_results),
+        },
+        inputs_sha256=fixed.inputs_sha256,
         cells=pairs,
-        runs={run.variant: run.id for run in (baseline, fixed)},
+        unit={variant: (unit or {}).get(variant, unit_results.NONE) for variant in Variant},
+        runs={
+            run.variant: RunSummary(id=run.id, sha256=sha256_of(as_json(run)))
+            for run in (baseline, fixed)
+        },
     )
 
 
@@ -92,6 +123,14 @@ def judge(
         f"{len(fixed_results)}"
     )
     return PairVerdict.PROVEN, (proof,)
+
+
+def _no_release_evidence(testbed: TestbedFacts, repeats: int) -> Iterator[str]:
+    """Say why a pair is no release evidence for Higress' gateway."""
+    if not testbed.gateway.release_evidence:
+        yield "the gateway was not Higress' pinned image, run unmodified"
+    if repeats < ENOUGH_REPEATS:
+        yield f"each cell was run {repeats} times, and release evidence needs {ENOUGH_REPEATS}"
 
 
 def _gaps(run: Run, results: Sequence[Result]) -> Iterator[str]:

@@ -35,6 +35,11 @@ def new_bundle(evidence: Path) -> Path:
     return _made(evidence, evidence / "bundles" / _unique(""))
 
 
+def new_patch(evidence: Path, name: str) -> Path:
+    """Return where a new patch goes; its name sorts by time and is no other's."""
+    return evidence / "patches" / f"{_unique(f'-{name}')}.patch"
+
+
 def latest(evidence: Path, name: str) -> Path:
     """Return the link to the latest ``baseline``, ``fixed`` or ``bundle``."""
     return evidence / "latest" / name

@@ -8,7 +8,7 @@ from sessions.matrix import cells
 from wasm.errors import EvidenceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sessions.evidence.records import Run
     from sessions.matrix.cells import Result
@@ -23,35 +23,35 @@ def refuse_unfounded(run: Run, results: Sequence[Result]) -> None:
         EvidenceError: A cell was not planned, is there twice, belongs to the other variant, or
             says something else than what its attempts and response lead to.
     """
+    for found, expected in unfounded(run, results):
+        raise EvidenceError(
+            f"the {run.variant} run {run.id} {found}; expected {expected}; its files are not what "
+            "the session wrote, so run it again"
+        )
+
+
+def unfounded(run: Run, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+    """Give what each unfounded result says, and what was expected of it. Pure."""
     cases = {case.name: case for case in run.cases}
     planned = {cell.id for cell in cells.plan(run.cases, run.repeats)}
     recorded: set[str] = set()
     for result in results:
         cell = result.cell
         if cell.id not in planned:
-            raise _unfounded(run, f"records {cell.id}", "only cells that it planned")
+            yield f"records {cell.id}", "only cells that it planned"
+            continue
         if cell.id in recorded:
-            raise _unfounded(run, f"records {cell.id} twice", "each cell once")
+            yield f"records {cell.id} twice", "each cell once"
         recorded.add(cell.id)
         if result.variant != run.variant:
-            raise _unfounded(run, f"records {cell.id} of {result.variant}", "its own variant")
+            yield f"records {cell.id} of {result.variant}", "its own variant"
         case = cases[cell.case]
         if result.request != cells.request(case, cell):
-            raise _unfounded(
-                run, f"sent something else in {cell.id} than its case says", "the case's request"
-            )
+            yield f"sent something else in {cell.id} than its case says", "the case's request"
         again = cells.conclude(case, cell, run.variant, result.observation, run.upstream_address)
         if again != result:
-            raise _unfounded(
-                run,
+            found = (
                 f"records for {cell.id} what does not follow from its attempts and response: "
-                f"{result.verdict}, {result.reason or 'no check failed'}",
-                f"{again.verdict}, {again.reason or 'no check failed'}",
+                f"{result.verdict}, {result.reason or 'no check failed'}"
             )
-
-
-def _unfounded(run: Run, found: str, expected: str) -> EvidenceError:
-    return EvidenceError(
-        f"the {run.variant} run {run.id} {found}; expected {expected}; its files are not what the "
-        "session wrote, so run it again"
-    )
+            yield found, f"{again.verdict}, {again.reason or 'no check failed'}"

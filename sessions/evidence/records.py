@@ -1,7 +1,11 @@
-"""The records of evidence, one schema each; JSON on disk, frozen structs here."""
+"""The records of evidence, one schema each; JSON on disk, frozen structs here.
+
+Their versions are in their ``schema`` fields: one more for every change that a reader could see.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -17,6 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sessions.matrix.cells import Result
+
+
+NO_KEY = "no key"
+RUN_SCHEMA = "gateway-proof/run/2"
+COMPARISON_SCHEMA = "gateway-proof/comparison/2"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +48,11 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def first_keys(results: Sequence[Result]) -> dict[str, int]:
+    """Count in how many cells each key was the first attempt's, by the key."""
+    return dict(sorted(Counter(result.first_key or NO_KEY for result in results).items()))
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run was made: versions of what took part."""
 
@@ -54,28 +68,48 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         inputs_sha256: Digest of all that both variants must share: cases, repeats, the gateway's
             identity and settings.
+        configuration_sha256: Digest of the gateway's configuration without the places that are a
+            run's own (see inputs); empty without a testbed.
+        command: The step that ran the matrix and asserted each cell, exactly.
+        session_command: The Nox session that started it; empty when it was run by hand.
+        assertion_command: What asserts the pair, and checks the evidence again.
+        cleanup_command: What removes all that a killed run has left; any other run cleans up on
+            its way out.
+        environment: The variables that could have mattered and were set; passwords masked.
         upstream_address: Where every attempt must have arrived; empty without a testbed.
+        listeners: Case -> the gateway's listener for it, as the client reached it.
+        first_keys: Key -> in how many cells it was the first attempt's.
         testbed: None when it did not open; ``failure`` then says why.
         failure: Why the matrix was not run to its end, in a sentence; empty when it was.
+        files: Every other file of the run -> its SHA-256; of each that was there when the run's
+            record was written, which is the last but SHA256SUMS.
     """
 
-    schema: str = "gateway-proof/run/1"
+    schema: str = RUN_SCHEMA
     id: str
     variant: Variant
     started_at: str
     finished_at: str
     command: list[str]
+    session_command: list[str] = []
+    assertion_command: list[str] = []
+    cleanup_command: list[str] = []
+    environment: dict[str, str] = {}
     machine: Machine
     module: Module
     testbed: TestbedFacts | None
     cases: tuple[Case, ...]
     repeats: int
     upstream_address: str
+    listeners: dict[str, str] = {}
     inputs_sha256: str
+    configuration_sha256: str = ""
     counts: Counts
+    first_keys: dict[str, int] = {}
     timings: Timings
     exchanges_s: float
     failure: str
+    files: dict[str, str] = {}
 
 
 class PairVerdict(StrEnum):
@@ -133,16 +167,63 @@ class GatewaySummary(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A baseline and a fixed run compared: ``comparison.json``."""
+class SuiteSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What one ``go test`` command showed; ``problem`` is empty for a success."""
 
-    schema: str = "gateway-proof/comparison/1"
+    command: str
+    passed: int
+    failed: int
+    skipped: int
+    skipped_in_wasm: int
+    problem: str
+
+
+class UnitSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Go's own tests on the very module of a variant.
+
+    Attributes:
+        file: The results in this bundle, and their digest; None when there are none.
+        missing: Why there are none, in a sentence.
+        new_in_vet: How many things go vet found that the baseline does not have.
+    """
+
+    file: str | None = None
+    sha256: str | None = None
+    missing: str = ""
+    new_in_vet: int = 0
+    suites: tuple[SuiteSummary, ...] = ()
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in a comparison: its id, and the digest of its record, which has all others."""
+
+    id: str
+    sha256: str
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A baseline and a fixed run compared: ``comparison.json``.
+
+    Attributes:
+        reasons: What proves it, or why it is not proven, in sentences.
+        no_release_evidence: Why it is none, in sentences; empty when it is.
+        inputs_sha256: Of all that both runs share; the same in two runs with the same inputs.
+        first_keys: How often each key came first, on each variant.
+        unit: Go's own tests, on each variant.
+    """
+
+    schema: str = COMPARISON_SCHEMA
     verdict: PairVerdict
     reasons: tuple[str, ...]
     release_evidence: bool
+    no_release_evidence: tuple[str, ...]
     engine: EngineKind
     gateway: GatewaySummary
     modules: dict[Variant, ModuleSummary]
     counts: dict[Variant, Counts]
+    repeats: int
+    first_keys: dict[Variant, dict[str, int]]
+    inputs_sha256: str
     cells: tuple[CellPair, ...]
-    runs: dict[Variant, str]
+    unit: dict[Variant, UnitSummary]
+    runs: dict[Variant, RunSummary]

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from sessions.evidence import facts, github, harmless
 from sessions.evidence.records import PairVerdict
+from sessions.matrix import verdict
 from sessions.matrix.checks import in_order
 from sessions.matrix.verdict import Verdict
 from wasm.records import Variant
@@ -27,6 +29,9 @@ _COLOURS = {
     PairVerdict.REFUTED: "red",
     PairVerdict.INCONCLUSIVE: "yellow",
 }
+# What is more is in the reports; a terminal is for a look.
+_ROWS = 60
+_REASONS = 10
 _HEADER = ("case", "mode", *Variant)
 _INDENT = "  "
 _GAP = "   "
@@ -39,12 +44,15 @@ def show(comparison: Comparison, bundle: Path) -> None:
     )
     for line in (*_table(comparison.cells), Text(), *_facts(comparison, bundle), Text()):
         _print(console, line)
-    first, *others = comparison.reasons
-    for reason in others:
+    first, *others = map(harmless.plain, comparison.reasons)
+    for reason in others[:_REASONS]:
         _print(console, Text(f"also: {reason}"))
-    verdict = Text(f"{comparison.verdict}: {first}")
-    verdict.stylize(f"bold {_COLOURS[comparison.verdict]}", 0, len(comparison.verdict))
-    _print(console, verdict)
+    if len(others) > _REASONS:
+        _print(console, Text(f"also: {len(others) - _REASONS:,} more, in comparison.json"))
+    github.tell(comparison)
+    last = Text(f"{comparison.verdict}: {first}")
+    last.stylize(f"bold {_COLOURS[comparison.verdict]}", 0, len(comparison.verdict))
+    _print(console, last)
 
 
 def _print(console: Console, line: Text) -> None:
@@ -67,7 +75,8 @@ def _table(cells: Sequence[CellPair]) -> Iterator[Text]:
     """Give a line per case and mode, below it what failed; no name is ever folded or cut."""
     groups: dict[tuple[str, str], list[CellPair]] = {}
     for pair in cells:
-        groups.setdefault((pair.case, pair.mode), []).append(pair)
+        groups.setdefault((harmless.plain(pair.case), pair.mode), []).append(pair)
+    groups, left_out = _worth_a_line(groups)
     rows = [
         (
             Text(case),
@@ -84,6 +93,30 @@ def _table(cells: Sequence[CellPair]) -> Iterator[Text]:
         yield _row(row, widths)
         yield from _failures("baseline", [(pair.baseline, pair.must_fail) for pair in pairs])
         yield from _failures("fixed", [(pair.fixed, ()) for pair in pairs])
+    yield from (Text(line, "dim") for line in left_out)
+
+
+def _worth_a_line(
+    groups: dict[tuple[str, str], list[CellPair]],
+) -> tuple[dict[tuple[str, str], list[CellPair]], list[str]]:
+    """Choose the rows to print, those not as declared first; say how many of which are not."""
+    if len(groups) <= _ROWS:
+        return groups, []
+    good = {name for name, pairs in groups.items() if all(map(_as_declared, pairs))}
+    chosen = {*[name for name in groups if name not in good][:_ROWS]}
+    chosen |= {*[name for name in groups if name in good][: _ROWS - len(chosen)]}
+    hidden = groups.keys() - chosen
+    counts = ((len(hidden - good), "not as declared"), (len(hidden & good), "as declared"))
+    return (
+        {name: pairs for name, pairs in groups.items() if name in chosen},
+        [f"and {count:,} more {what}; see report.html" for count, what in counts if count],
+    )
+
+
+def _as_declared(pair: CellPair) -> bool:
+    return verdict.as_declared(
+        pair.baseline.verdict, pair.baseline.failed_checks, pair.must_fail
+    ) and verdict.as_declared(pair.fixed.verdict, pair.fixed.failed_checks, ())
 
 
 def _row(parts: Sequence[Text], widths: Sequence[int]) -> Text:
@@ -101,8 +134,8 @@ def _verdicts(sides: Iterable[tuple[Side, tuple[CheckName, ...]]]) -> Text:
         colour = "green" if set(side.failed_checks) == set(must_fail) else "red"
         counts[side.verdict, "yellow" if side.verdict is Verdict.INCONCLUSIVE else colour] += 1
     text = Text()
-    for (verdict, colour), count in counts.items():
-        text.append(", " if text else "").append(f"{count} {verdict}", colour)
+    for (shown, colour), count in counts.items():
+        text.append(", " if text else "").append(f"{count} {shown}", colour)
     return text
 
 
@@ -121,7 +154,7 @@ def _failures(variant: str, sides: Sequence[tuple[Side, tuple[CheckName, ...]]])
         if checks:
             yield Text(f"{_INDENT}{variant}, {what}: {', '.join(in_order(checks))}", colour)
     for reason in dict.fromkeys(silent):
-        yield Text(f"{_INDENT}{variant}: {reason}", "yellow")
+        yield Text(f"{_INDENT}{variant}: {harmless.plain(reason)}", "yellow")
 
 
 def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
@@ -133,13 +166,8 @@ def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
         )
         yield Text(f"  module  {comparison.modules[variant].sha256}")
     gateway = comparison.gateway
-    version = _short(gateway.envoy_version)
+    version = harmless.plain(facts.envoy(gateway.envoy_version))
     yield Text(f"gateway   {gateway.kind}, Envoy {version}, engine {comparison.engine}")
     no = "" if comparison.release_evidence else "not "
     yield Text(f"          {no}release evidence for Higress' gateway")
     yield Text(f"evidence  {bundle}")
-
-
-def _short(version: str) -> str:
-    parts = version.split("/")
-    return parts[1] if len(parts) > 1 else version

@@ -14,17 +14,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sessions.evidence.records import Run
+from sessions.evidence.records import RUN_SCHEMA, Run
 from sessions.matrix.cells import Result
 from wasm.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from wasm.records import Module
+
 RUN = "run.json"
 CELLS = "cells.jsonl"
 CLEANUP = "cleanup.json"
+ENVOY = "config/envoy.json"
+FIX = "config/fix.patch"
+UNCOMMITTED = "config/uncommitted.patch"
 SUMS = "SHA256SUMS"
+SIGNATURE = f"{SUMS}.sig"
 _NOT_WRITABLE = {
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
@@ -53,13 +59,32 @@ def disk_errors(folder: Path) -> Iterator[None]:
 def write_json(path: Path, record: object) -> None:
     """Write a record as indented JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    path.write_bytes(as_json(record))
+
+
+def as_json(record: object) -> bytes:
+    """Return a record as it is written: the same record, the same bytes."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
 def write_cells(folder: Path, results: Iterable[Result]) -> None:
     """Write a run's cells, one JSON object a line."""
-    lines = [msgspec.json.encode(result) + b"\n" for result in results]
-    (folder / CELLS).write_bytes(b"".join(lines))
+    (folder / CELLS).write_bytes(as_lines(results))
+
+
+def as_lines(results: Iterable[Result]) -> bytes:
+    """Return cells as they are written."""
+    return b"".join(msgspec.json.encode(result) + b"\n" for result in results)
+
+
+def write_patches(folder: Path, module: Module) -> None:
+    """Write the changes that a module's record holds as files that `git apply` takes."""
+    source = module.source
+    fix = source.fix.patch if source.fix else None
+    for name, patch in ((FIX, fix), (UNCOMMITTED, source.uncommitted)):
+        if patch is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(patch.content)
 
 
 def read_run(folder: Path) -> tuple[Run, tuple[Result, ...]]:
@@ -70,7 +95,14 @@ def read_run(folder: Path) -> tuple[Run, tuple[Result, ...]]:
     """
     try:
         run = msgspec.json.decode((folder / RUN).read_bytes(), type=Run)
-        lines = (folder / CELLS).read_bytes().splitlines()
+        if run.schema != RUN_SCHEMA:
+            raise EvidenceError(
+                f"the run in {folder} is of schema {run.schema}, expected {RUN_SCHEMA}; it was "
+                "made by another version, so run it again"
+            )
+        lines = (folder / CELLS).read_bytes().split(b"\n")
+        if lines and not lines[-1]:
+            lines.pop()
         return run, tuple(msgspec.json.decode(line, type=Result) for line in lines)
     except OSError as error:
         raise EvidenceError(
@@ -86,12 +118,26 @@ def read_run(folder: Path) -> tuple[Run, tuple[Result, ...]]:
 
 def seal(folder: Path) -> str:
     """Write SHA256SUMS over every file of a folder, last of all; return its own digest."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
-    rows = []
-    for path in files:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        rows.append(f"{digest}  {path.relative_to(folder).as_posix()}\n")
-    content = "".join(rows).encode()
+    content = as_sums(digests(folder))
     (folder / SUMS).write_bytes(content)
     return hashlib.sha256(content).hexdigest()
+
+
+def as_sums(found: dict[str, str]) -> bytes:
+    """Return digests by name as SHA256SUMS holds them; `sha256sum --check` reads that."""
+    return "".join(f"{digest}  {name}\n" for name, digest in found.items()).encode()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file of a folder, by name, in order.
+
+    Not of its own SHA256SUMS, nor of the signature on that.
+    """
+    found = {}
+    own = (folder / SUMS, folder / SIGNATURE)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path not in own:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found[path.relative_to(folder).as_posix()] = digest
+    return found

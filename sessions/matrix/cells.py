@@ -9,14 +9,15 @@ import msgspec
 
 from containers.exchange import Attempt, Request, Response
 from containers.testbed import NoAnswer
-from sessions.matrix import oracle, verdict
+from sessions.matrix import exact_json, masking, oracle, verdict
 from sessions.matrix.case import Case, Mode
 from sessions.matrix.checks import Check, CheckName, in_order
 from sessions.matrix.verdict import Verdict
 from wasm.errors import GatewayError
+from wasm.records import sha256_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from containers.exchange import Journal
     from wasm.records import Variant
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # Lines of the plugin's log that say the testbed, not the plugin, kept a retry from going out.
 _TESTBED_FAULTS = ("get route cluster failed",)
 _JSON = ("content-type", "application/json")
+# The same for every gateway, whatever port it got: nothing but the module may differ.
+_CLIENT = (("host", "gateway-proof.example"), ("user-agent", "gateway-proof"), ("accept", "*/*"))
 
 
 class OpenTestbed(Protocol):
@@ -86,6 +89,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         expected: The verdict that this variant must show.
         as_declared: Whether it showed exactly that.
         seconds: For the whole cell, reset and journal included.
+        bodies: SHA-256 -> the JSON value, of every body above that is one.
     """
 
     cell: Cell
@@ -100,6 +104,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     as_declared: bool
     reason: str
     seconds: float
+    bodies: dict[str, Any] = {}
 
     @property
     def observation(self) -> Observation:
@@ -164,11 +169,14 @@ def script(case: Case, mode: Mode) -> dict[str, Any]:
 
 def request(case: Case, cell: Cell) -> Request:
     """Return what the client sends in a cell; named by the cell's id."""
+    body = msgspec.json.encode(case.request.json)
+    length = ("content-length", str(len(body)))
     return Request(
         method=case.request.method,
         target=case.request.target,
-        headers=(_JSON, ("x-request-id", cell.id)),
-        body=msgspec.json.encode(case.request.json),
+        headers=(*_CLIENT, _JSON, length, ("x-request-id", cell.id)),
+        body=body,
+        body_sha256=sha256_of(body),
     )
 
 
@@ -179,7 +187,7 @@ def run(testbed: OpenTestbed, case: Case, cell: Cell, variant: Variant) -> Resul
     the reason in a sentence.
     """
     start = time.perf_counter()
-    seen = _observe(testbed, case, cell)
+    seen = masking.masked(_observe(testbed, case, cell))
     seen = msgspec.structs.replace(seen, seconds=time.perf_counter() - start)
     return conclude(case, cell, variant, seen, testbed.upstream_address)
 
@@ -207,7 +215,20 @@ def conclude(
         as_declared=verdict.as_declared(found, failed, must_fail),
         reason=seen.fault or ", ".join(failed),
         seconds=seen.seconds,
+        bodies=dict(_json_values(seen)),
     )
+
+
+def _json_values(seen: Observation) -> Iterator[tuple[str, Any]]:
+    """Give digest and value of every body that is JSON, each as it was recorded."""
+    bodies = [seen.request.body, *(attempt.body for attempt in seen.attempts)]
+    bodies += [attempt.answered.body for attempt in seen.attempts if attempt.answered]
+    bodies += [seen.response.body] if seen.response else []
+    for body in bodies:
+        try:
+            yield sha256_of(body), exact_json.held(body)
+        except ValueError:
+            continue
 
 
 def _observe(testbed: OpenTestbed, case: Case, cell: Cell) -> Observation:

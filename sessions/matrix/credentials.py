@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _DUMMY = re.compile(r"dummy-[a-z0-9-]+")
+_MASK = re.compile(r"masked-\d+-characters")
 _SCHEME = re.compile(r"(bearer|basic|token)\s+", re.IGNORECASE)
 
 # Of a field's name in lower case, without dashes and underscores: apiTokens, x-api-key,
@@ -69,10 +70,39 @@ def by_name(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401
 
 
 def by_shape(text: str) -> Iterator[str]:
-    """Give every part of a text that has the shape of a credential."""
+    """Give every part of a text that has the shape of a credential; a mask is none."""
     for shape in _SHAPES:
         for found in shape.finditer(text):
-            yield found.group(found.lastindex or 0)
+            credential = found.group(found.lastindex or 0)
+            if not _MASK.fullmatch(credential):
+                yield credential
+
+
+def mask(credential: str) -> str:
+    """Return what is written in a credential's place; a dummy is no credential, and stays."""
+    if is_dummy(credential) or _MASK.fullmatch(credential) or not credential:
+        return credential
+    return f"masked-{len(credential)}-characters"
+
+
+def masked(text: str) -> str:
+    """Return a text with a mask for every part that has the shape of a credential."""
+    for shape in _SHAPES:
+        text = shape.sub(_mask_found, text)
+    return text
+
+
+def masked_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return headers with a mask for every credential, known by its header's name or its shape."""
+    return tuple(
+        (name, _mask_named(value) if _NAME.search(_plain(name)) else masked(value))
+        for name, value in headers
+    )
+
+
+def masks(text: str) -> tuple[str, ...]:
+    """Return every mask in a text."""
+    return tuple(_MASK.findall(text))
 
 
 def in_headers(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
@@ -103,6 +133,18 @@ def field_names(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: AN
     elif isinstance(value, list):
         for number, below in enumerate(value):
             yield from field_names(below, f"{path}[{number}]")
+
+
+def _mask_found(found: re.Match[str]) -> str:
+    group = found.lastindex or 0
+    start, end = (place - found.start() for place in found.span(group))
+    return found[0][:start] + mask(found[group]) + found[0][end:]
+
+
+def _mask_named(value: str) -> str:
+    scheme = _SCHEME.match(value)
+    start = scheme.end() if scheme else 0
+    return value[:start] + mask(value[start:].strip())
 
 
 def _plain(name: str) -> str:

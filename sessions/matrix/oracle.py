@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sessions.matrix import credentials, exact_json
+from sessions.matrix import credentials, exact_json, masking
 from sessions.matrix.case import Mode
 from sessions.matrix.checks import Check, CheckName
 
@@ -46,7 +46,7 @@ def judge(
             [upstream_address] * len(attempts),
             [attempt.arrived_on for attempt in attempts],
         ),
-        _only_declared(case, attempts),
+        _only_declared(case, attempts, response),
     ]
     first = attempts[0] if attempts else None
     checks += _attempt("first", case, first, case.keys)
@@ -98,9 +98,16 @@ def _same_json(name: CheckName, expected: Any, body: bytes) -> Check:  # noqa: A
     return Check(name=name, expected=expected, actual=exact_json.shown(body), holds=holds)
 
 
-def _only_declared(case: Case, attempts: Sequence[Attempt]) -> Check:
-    """Check every credential of every attempt, also of those that must not be there at all."""
+def _only_declared(case: Case, attempts: Sequence[Attempt], response: Response) -> Check:
+    """Check every credential of every attempt, also of those that must not be there at all.
+
+    One that stood in another place than a header's, or came back to the client, is known by the
+    mask that was put in its place (see masking).
+    """
     carried = [key for attempt in attempts for key in credentials.in_headers(attempt.headers)]
+    texts = [*masking.texts_of_attempts(attempts), *masking.texts_of_response(response)]
+    found = dict.fromkeys(mask for text in texts for mask in credentials.masks(text))
+    carried += [mask for mask in found if mask not in carried]
     return Check(
         name=CheckName.DECLARED_KEYS,
         expected=list(case.keys),

@@ -3,7 +3,11 @@
 The floor is physics: Envoy's own start to LIVE with the module, and the exchanges themselves. A
 session's whole time is taken from outside, from `nox` started to `nox` ended, with warm caches.
 
-    python tests/benchmarks/runtime_session.py        (or: nox -s bench)
+    python -m tests.benchmarks.runtime_session                    (or: nox -s bench)
+    python -m tests.benchmarks.runtime_session --side-by-side     (or: nox -s bench -- ...)
+
+The second runs both engines in turn and says what containers add to a session; on a busy machine
+the fastest of each is the one to compare.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from wasm.cache import PROJECT
 
 _LIMIT_BEYOND_FLOOR_S = 2.0
 _LIMIT_PER_CELL_MS = 15.0
+_LIMIT_DOCKER_ADDS_S = 2.5
 _RUNS = 3
 _MANY = 300
 
@@ -53,8 +58,35 @@ def measure(evidence: Path, repeats: int, extra: list[str]) -> Session:
     return Session(len(results), whole_s, run.timings.gateway_ready_s, run.exchanges_s)
 
 
+def side_by_side(extra: list[str]) -> int:
+    """Measure what the docker engine adds to the process engine; 1 when that is too much."""
+    engines = ("process", "docker")
+    options = {name: [f"--engine={name}", "--gateway=envoy", *extra] for name in engines}
+    with tempfile.TemporaryDirectory() as folder:
+        evidence = Path(folder)
+        for name in engines:
+            measure(evidence, 3, options[name])  # warms the caches and assembles the images
+        pairs = [
+            {name: measure(evidence, 3, options[name]) for name in engines} for _ in range(_RUNS)
+        ]
+    for pair in pairs:
+        for name, session in pair.items():
+            print(
+                f"{name:>8}: {session.whole_s:6.2f} s in all, LIVE {session.ready_s:.2f}, beyond "
+                f"the floor {session.beyond_floor_s:.2f}"
+            )
+    process_s, docker_s = (min(pair[name].whole_s for pair in pairs) for name in engines)
+    print(
+        f"the docker engine adds {docker_s - process_s:.2f} s (limit {_LIMIT_DOCKER_ADDS_S:g} s, "
+        f"fastest of {_RUNS} each)"
+    )
+    return int(docker_s - process_s > _LIMIT_DOCKER_ADDS_S)
+
+
 def main(extra: list[str]) -> int:
     """Measure, print, and return 1 when a limit is exceeded."""
+    if "--side-by-side" in extra:
+        return side_by_side([option for option in extra if option != "--side-by-side"])
     with tempfile.TemporaryDirectory() as folder:
         evidence = Path(folder)
         measure(evidence, 3, extra)  # warms the caches, not counted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,21 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from containers import process_engine
+from containers import docker_daemon, docker_images, process_engine
 from containers.records import Listener
 from containers.testbed import Plan
 from sessions.matrix import case
 from tests.integration.running import ENDED_WITHIN_S, MATRIX, PROJECT, Session
-from wasm import source
+from wasm import source, toolchain
 from wasm.build import build
+from wasm.errors import GatewayError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from containers.docker_daemon import Daemon
     from containers.testbed import Testbed
     from wasm.records import Module
+
+    FakeGateway = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +42,8 @@ def start() -> Iterator[Callable[..., Session]]:
     ) -> Session:
         folder.mkdir(parents=True, exist_ok=True)
         argv = [f"--variant={variant}", f"--run-dir={folder}", f"--junit-xml={folder}/junit.xml"]
+        # The same on every machine, whether a Docker daemon answers there or not.
+        argv += [] if any(each.startswith("--engine") for each in options) else ["--engine=process"]
         clean = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
         process = subprocess.Popen(
             [sys.executable, *MATRIX, *argv, *options],
@@ -127,3 +134,68 @@ def both(
     for session in sessions:
         session.wait()
     return sessions
+
+
+# --- With Docker --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[Daemon]:
+    """The Docker daemon; where none answers its tests are skipped, but never in CI."""
+    try:
+        found = docker_daemon.connect()
+    except GatewayError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"in CI these tests are never skipped: {error.sentence}", pytrace=False)
+        pytest.skip(error.sentence)
+    with contextlib.closing(found):
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _daemon_where_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("docker"):
+        request.getfixturevalue("daemon")
+
+
+@pytest.fixture(scope="session")
+def fake_gateway(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGateway]:
+    """Give a function that makes a gateway image of a behaviour (see fake_gateway/main.go)."""
+    program = tmp_path_factory.mktemp("fake-gateway") / "envoy"
+    go = toolchain.locate()
+    subprocess.run(
+        [go.program, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-o", program, "."],
+        cwd=PROJECT / "tests" / "integration" / "fake_gateway",
+        env=go.environment | {"CGO_ENABLED": "0"},
+        check=True,
+    )
+    made: set[str] = set()
+
+    def image(behaviour: str, platform: str | None = None, on: Daemon = daemon) -> str:
+        files = {"usr/local/bin/envoy": program.read_bytes(), "behaviour": behaviour.encode()}
+        name = docker_images.assembled(
+            on, "gateway-proof/fake-gateway", files, "/usr/local/bin/envoy", platform
+        )
+        if on is daemon:
+            made.add(name)
+        return name
+
+    yield image
+    for name in made:
+        daemon.client.images.remove(name, force=True)
+
+
+@pytest.fixture(scope="session")
+def both_docker(
+    start: Callable[..., Session], modules: object, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Session, Session]:
+    """As ``both``, in containers."""
+    assert modules
+    folder = tmp_path_factory.mktemp("both-docker")
+    options = ("--engine=docker", "--gateway=envoy")
+    sessions = tuple(
+        start(variant, folder / f"{folder.name}-{variant}", *options) for variant in Variant
+    )
+    for session in sessions:
+        session.wait()
+    return sessions[0], sessions[1]

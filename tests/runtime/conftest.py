@@ -137,6 +137,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     try:
         with store.disk_errors(recorder.folder):
             yield
+            if session.exitstatus != pytest.ExitCode.OK and not recorder.summary:
+                recorder.failure = (
+                    f"pytest ended with status {int(session.exitstatus)} though every cell was as "
+                    "declared: something outside the cells failed; expected no error; see the "
+                    "lines above"
+                )
             if recorder.finish() is not None:
                 store.seal(recorder.folder)
         if session.exitstatus == pytest.ExitCode.OK and recorder.summary:

@@ -70,6 +70,20 @@ def test_a_target_reaches_the_gateway_as_it_is_written(
     assert server.requests[0].split(b"\r\n")[0] == f"POST {target} HTTP/1.1".encode()
 
 
+def test_exactly_the_recorded_request_is_sent_and_no_header_on_top(
+    serve: Any, answering: Any, testbed: Any
+) -> None:
+    """What a run records as sent is what the gateway gets, byte for byte."""
+    server = serve(answering("200 OK", b"{}"))
+    headers = (("host", "x.example"), ("accept", "*/*"), ("content-length", "2"), ("x-a", "1"))
+    sent = Request(method="POST", target="/a", headers=(*headers, ("x-a", "2")), body=b"{}")
+    testbed(server.url).send("one", sent)
+    assert server.requests[0] == (
+        b"POST /a HTTP/1.1\r\nhost: x.example\r\naccept: */*\r\ncontent-length: 2\r\n"
+        b"x-a: 1\r\nx-a: 2\r\n\r\n{}"
+    )
+
+
 def test_a_response_is_kept_whole(serve: Any, testbed: Any) -> None:
     body = bytes(range(256)) * 1000
     head = (

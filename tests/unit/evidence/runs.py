@@ -48,8 +48,11 @@ SOURCE = Source(
     plugin="plugins/ai-proxy",
     tree="d" * 40,
     dirty=False,
+    files_sha256="b" * 64,
 )
-FIX = Fix(origin="higress-4396", patch=Patch.of(b"--- a\n+++ b\n"))
+FIX = Fix(
+    origin="higress-4396", patch=Patch.of(b"--- a\n+++ b\n"), baseline_sha256=SOURCE.files_sha256
+)
 
 
 def module(variant: Variant, **source: Any) -> Module:

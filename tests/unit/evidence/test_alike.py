@@ -10,7 +10,7 @@ import pytest
 
 from containers.records import EngineKind
 from sessions.evidence.alike import refuse_unlike
-from tests.unit.evidence.runs import CASES, GATEWAY, facts, module, run
+from tests.unit.evidence.runs import CASES, FIX, GATEWAY, facts, module, run
 from tests.unit.matrix.observations import CONTROL, KLING
 from wasm.errors import EvidenceError
 from wasm.records import Patch, Variant
@@ -110,6 +110,10 @@ UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
         {"testbed": facts(adapter=None)},
         f"adapter (baseline {'5' * 60}..., fixed none)",
     ),
+    "the gateway's configuration": (
+        {"configuration_sha256": OTHER_SHA},
+        f"gateway configuration (baseline none, fixed {'8' * 60}...)",
+    ),
     "the source's commit": (
         {"module": module(F, commit="9" * 40)},
         f"source commit (baseline {'c' * 40}, fixed {'9' * 40})",
@@ -153,8 +157,18 @@ def test_every_difference_is_named() -> None:
 
 
 def test_two_refs_that_were_named_may_be_of_different_commits() -> None:
-    fixed = replace(module(F, commit="9" * 40, fix=None), go_version="go version go1.27")
+    fix = replace(FIX, origin="ref my-fix")
+    fixed = replace(module(F, commit="9" * 40, fix=fix), go_version="go version go1.27")
     refuse_unlike(run(B), run(F, module=fixed))
+
+
+@pytest.mark.parametrize("origin", ["higress-4396", "my.patch", "ref my-fix"])
+def test_a_fix_that_was_made_on_another_tree_is_refused(origin: str) -> None:
+    fix = replace(FIX, origin=origin, baseline_sha256="9" * 64)
+    assert (
+        f"differ in source files without the fix (baseline {'b' * 60}..., fixed {'9' * 60}...);"
+        in refusal(run(B), run(F, module=module(F, fix=fix)))
+    )
 
 
 def test_two_baselines_are_refused() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from containers.records import GatewayKind
+from sessions.evidence import store
 from sessions.evidence.compare import compare
 from sessions.evidence.records import Comparison, Counts, PairVerdict, Run
 from sessions.matrix.case import Mode
 from sessions.matrix.verdict import Verdict
-from tests.unit.evidence.runs import CASES, module, results, run
+from tests.unit.evidence.runs import CASES, GATEWAY, facts, module, results, run
 from tests.unit.matrix.observations import CONTROL, DEFECT, KLING, attempt, defective, result, right
-from wasm.records import Variant
+from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,8 +83,24 @@ def test_a_baseline_that_fails_as_declared_and_a_fix_that_holds_are_proven() -> 
 
 def test_a_comparison_says_what_was_compared() -> None:
     comparison = msgspec.json.decode(msgspec.json.encode(compared()))
-    assert comparison["schema"] == "gateway-proof/comparison/1"
+    assert comparison["schema"] == "gateway-proof/comparison/2"
     assert comparison["release_evidence"] is False
+    assert comparison["no_release_evidence"] == [
+        "the gateway was not Higress' pinned image, run unmodified",
+        "each cell was run 2 times, and release evidence needs 3",
+    ]
+    assert comparison["repeats"] == 2
+    assert comparison["inputs_sha256"] == "1" * 64
+    assert comparison["first_keys"] == {
+        "baseline": {"dummy-key-a": 8},
+        "fixed": {"dummy-key-a": 8},
+    }
+    assert comparison["unit"]["fixed"]["file"] is None
+    assert comparison["unit"]["fixed"]["missing"].startswith("no results of Go's own tests")
+    assert comparison["runs"]["fixed"] == {
+        "id": "20260101T000000Z-fixed-000000",
+        "sha256": sha256_of(store.as_json(run(F))),
+    }
     assert comparison["engine"] == "process"
     assert comparison["gateway"] == {
         "kind": "envoy",
@@ -121,6 +140,26 @@ def test_a_comparison_says_what_was_compared() -> None:
         },
     }
     assert msgspec.json.decode(msgspec.json.encode(compared()), type=Comparison) == compared()
+
+
+def pinned(repeats: int) -> tuple[Run, Run]:
+    gateway = replace(GATEWAY, kind=GatewayKind.HIGRESS, release_evidence=True)
+    return (
+        run(B, testbed=facts(gateway=gateway), repeats=repeats),
+        run(F, testbed=facts(gateway=gateway), repeats=repeats),
+    )
+
+
+@pytest.mark.parametrize(("repeats", "enough"), [(2, False), (3, True)])
+def test_release_evidence_needs_higress_own_gateway_and_three_repeats(
+    repeats: int,
+    enough: bool,  # noqa: FBT001 - what is expected
+) -> None:
+    comparison = compared(runs=pinned(repeats))
+    assert comparison.release_evidence is enough
+    assert comparison.no_release_evidence == (
+        () if enough else ("each cell was run 2 times, and release evidence needs 3",)
+    )
 
 
 Pair = tuple[list["Result"] | None, list["Result"] | None]

@@ -14,7 +14,7 @@ from sessions.evidence.recorder import Recorder
 from sessions.matrix.case import Mode
 from tests.unit.evidence.runs import CASES, REPEATS, facts, module, results
 from tests.unit.matrix.observations import ADDRESS, CONTROL, KLING, result, right
-from wasm.records import Variant
+from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,7 @@ def closed_testbed(**changes: Any) -> Any:
         "cleanup": CLEANUP,
         "timings": Timings(gateway_ready_s=3.0, opened_s=4.0, closed_s=0.5),
         "upstream_address": ADDRESS,
+        "gateway_urls": {"kling-text-to-video": "http://127.0.0.1:1"},
     }
     return SimpleNamespace(**{**fields, **changes})
 
@@ -66,6 +67,20 @@ def test_a_run_to_its_end_is_written_whole_and_read_back(tmp_path: Path, variant
     assert run.timings.gateway_ready_s == 3.0
     assert run.exchanges_s == pytest.approx(8 * 0.002)
     assert run.started_at <= run.finished_at
+    assert run.first_keys == {"dummy-key-a": 8}
+    assert run.listeners == {"kling-text-to-video": "http://127.0.0.1:1"}
+    digests = store.digests(made.folder)
+    del digests[store.RUN]
+    assert run.files == digests
+    assert "cells.jsonl" in run.files
+    assert run.command[0].startswith("python")
+    assert (run.assertion_command, run.cleanup_command) == (
+        ["nox", "-s", "report", "verify"],
+        ["nox", "-s", "clean"],
+    )
+    fix = made.folder / "config" / "fix.patch"
+    assert fix.exists() is (variant is F)
+    assert variant is B or fix.read_bytes() == b"--- a\n+++ b\n"
     cleanup = msgspec.json.decode((made.folder / store.CLEANUP).read_bytes(), type=Cleanup)
     assert cleanup == CLEANUP
 
@@ -79,6 +94,33 @@ def test_both_variants_have_the_same_inputs_and_another_testbed_has_others(tmp_p
     assert fixed is not None
     assert third is not None
     assert baseline.inputs_sha256 == fixed.inputs_sha256 != third.inputs_sha256
+
+
+SECRET = "sk-live-0123456789abcdef"  # noqa: S105 - made up
+
+
+@pytest.mark.parametrize("name", ["logs/gateway.log", "logs/upstream.log", "junit.xml"])
+def test_a_credential_in_what_others_wrote_is_masked_and_fails_the_run(
+    tmp_path: Path, name: str
+) -> None:
+    made = recorder(tmp_path, F)
+    path = made.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"before \xff\n" + f"Bearer dummy-key-a got {SECRET}\n".encode() + b"after\n")
+    run = made.finish()
+    assert run is not None
+    assert path.read_bytes() == (
+        b"before \xff\nBearer dummy-key-a got masked-24-characters\nafter\n"
+    )
+    assert (
+        run.failure
+        == made.summary
+        == (
+            f"what looks like a credential was found in {name} and masked; expected dummies alone; "
+            "take it out of the machine's or the plugin's settings"
+        )
+    )
+    assert run.files[name] == sha256_of(path.read_bytes())
 
 
 def test_without_a_module_there_is_no_run(tmp_path: Path) -> None:

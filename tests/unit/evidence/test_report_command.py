@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from sessions.evidence import __main__ as command
 from sessions.evidence import folders, store
-from tests.unit.evidence.runs import results, run
+from tests.unit.evidence import recorded as by_hand
 from wasm.errors import EvidenceError
 from wasm.records import Variant
 
@@ -21,11 +23,10 @@ PROJECT = Path(__file__).parents[3]
 
 def recorded(evidence: Path, *, fixed_fails: bool = False) -> None:
     for variant in Variant:
-        folder = folders.new_run(evidence, variant)
-        store.write_json(folder / store.RUN, run(variant))
         defect = variant is Variant.BASELINE or fixed_fails
-        store.write_cells(folder, results(variant, shows_defect=defect))
-        store.seal(folder)
+        folder = folders.new_run(evidence, variant)
+        shutil.rmtree(folder)
+        by_hand.write(folder, variant, by_hand.results(variant, shows_defect=defect))
         folders.point_latest(evidence, variant, folder)
 
 
@@ -48,12 +49,14 @@ def test_a_proven_pair_becomes_a_sealed_bundle_and_status_0(tmp_path: Path) -> N
     bundle = folders.latest(tmp_path, "bundle")
     comparison = json.loads((bundle / "comparison.json").read_text())
     assert comparison["verdict"] == "proven"
-    assert comparison["counts"]["fixed"]["pass"] == 8
+    assert comparison["counts"]["fixed"]["pass"] == 12
     for variant in Variant:
-        assert store.read_run(bundle / variant)[0] == run(variant)
+        assert store.read_run(bundle / variant) == store.read_run(folders.latest(tmp_path, variant))
     check = ["sha256sum", "--check", "--strict", "--quiet", store.SUMS]
     assert subprocess.run(check, cwd=bundle, check=False).returncode == 0
-    assert (bundle / store.SUMS).read_text().count("\n") == 7
+    archive = bundle.resolve().with_name(f"{bundle.resolve().name}.zip")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert f"archive {archive}\n        SHA-256 {digest}\n" in done.stdout
 
 
 def test_a_refuted_pair_becomes_a_bundle_too_and_ends_in_its_sentence(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from sessions.evidence import screen
 from sessions.evidence.compare import compare
+from tests.unit.evidence import pairs
 from tests.unit.evidence.runs import module, results, run
 from tests.unit.matrix.observations import KLING, defective
 from tests.unit.matrix.observations import result as result_of
@@ -184,4 +185,35 @@ def test_a_cell_without_an_observation_says_why_and_other_reasons_stand_above_th
             "inconclusive: fixed: no valid observation in 1 of 8 cells, first "
             "kling-text-to-video/retry/1: it is gone"
         ),
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_cannot_be_seen_is_named_and_no_line_is_begun_by_others(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = in_a_terminal(pairs.hostile().comparison, columns, monkeypatch, no_color="1")
+    assert not any(control in shown for control in pairs.CONTROLS)
+    assert "⟨U+001B⟩[31mred⟨U+0007⟩⟨U+0000⟩nul" in shown.replace("\r\n", "")
+    assert not [line for line in shown.splitlines() if line.startswith(("::", "# Heading"))]
+
+
+def test_of_thousands_of_rows_the_wrong_one_is_shown_and_the_others_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = piped(pairs.many(100, 1).comparison, capsys)
+    assert "survey-0099   retry    1 mismatch   1 mismatch" in lines
+    assert "and 140 more as declared; see report.html" in lines
+    assert len(lines) < 160
+    assert lines[-1].startswith("refuted: fixed: survey-0099/retry/1: ")
+
+
+def test_of_very_many_reasons_ten_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    told = msgspec.structs.replace(compared(), reasons=tuple(f"reason {n}" for n in range(100)))
+    lines = piped(told, capsys)
+    assert lines[-12:-10] == ["also: reason 1", "also: reason 2"]
+    assert lines[-3:] == [
+        "also: reason 10",
+        "also: 89 more, in comparison.json",
+        "proven: reason 0",
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wasm import cache, command, toolchain
-from wasm.unit import read_events
+from wasm.suite import read_events
 
 TREES = ("containers/upstream", "wasm/go/reference")
 

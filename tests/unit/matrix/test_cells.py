@@ -150,10 +150,15 @@ def test_a_cell_resets_the_upstream_then_sends_then_reads_the_journal_of_its_own
         method="POST",
         target="/v1/videos?trace=1",
         headers=(
+            ("host", "gateway-proof.example"),
+            ("user-agent", "gateway-proof"),
+            ("accept", "*/*"),
             ("content-type", "application/json"),
+            ("content-length", "48"),
             ("x-request-id", "kling-text-to-video/retry/1"),
         ),
         body=b'{"model":"m1","prompt":"a paper boat on a lake"}',
+        body_sha256="f70c4447b4dd766a0bf13ce6cecf3f20a8419fe32be0d8a31c85bcf4996b8a92",
     )
 
 

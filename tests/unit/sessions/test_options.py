@@ -12,15 +12,23 @@ import pytest
 
 from containers.options import TESTBED_OPTIONS
 from sessions import options
+from sessions.evidence.options import EVIDENCE_OPTIONS
 from sessions.matrix.options import MATRIX_OPTIONS
-from sessions.options import EVERYTHING_ELSE, PROJECT, UsageError, forwarded, parse
-from wasm.options import SOURCE_OPTIONS
+from sessions.options import (
+    EVERYTHING_ELSE,
+    PROJECT,
+    UNIT_SESSION_OPTIONS,
+    UsageError,
+    forwarded,
+    parse,
+)
+from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-STEP_OPTIONS = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS}
-ALL = {**STEP_OPTIONS, **EVERYTHING_ELSE}
+STEP_OPTIONS = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS, **UNIT_OPTIONS}
+ALL = {**STEP_OPTIONS, **UNIT_SESSION_OPTIONS, **EVIDENCE_OPTIONS, **EVERYTHING_ELSE}
 
 
 def refusal(*posargs: str) -> str:
@@ -50,7 +58,8 @@ def test_without_options_everything_has_its_default() -> None:
     assert arguments.repeat == 3
     assert arguments.evidence == PROJECT / "evidence"
     assert arguments.cases is arguments.plugin is arguments.fixed_ref is None
-    assert arguments.keep is arguments.debug is False
+    assert arguments.keep is arguments.debug is arguments.plain is False
+    assert arguments.variant == "fixed"
 
 
 def test_help_lists_every_option_and_is_a_success(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +70,7 @@ def test_help_lists_every_option_and_is_a_success(capsys: pytest.CaptureFixture[
     assert shown.startswith("usage: nox -s runtime-fixed -- ")
     described = {line.split()[0] for line in shown.splitlines() if line.startswith("  --")}
     assert described == set(ALL)
-    assert len(ALL) == 15
+    assert len(ALL) == 19
 
 
 HELP = "; `nox -s unit -- --help` lists the options"
@@ -133,8 +142,8 @@ def test_values_are_handed_on_unharmed_each_as_one_argument() -> None:
         "--case": "kling-[it]*",
         "--repeat": "5",
     }
-    flags = {"--keep"}
-    assert set(given) | flags == set(STEP_OPTIONS)
+    flags = ["--keep", "--plain"]
+    assert {*given, *flags} == set(STEP_OPTIONS)
     argv = [f"{flag}={value}" for flag, value in given.items()]
     assert forwarded(parse("unit", [*flags]), STEP_OPTIONS) == [*flags]
     assert forwarded(parse("unit", argv), STEP_OPTIONS) == argv
@@ -176,3 +185,22 @@ def test_nox_lists_the_options_of_a_session() -> None:
     assert done.returncode == 0
     assert done.stdout.startswith("usage: nox -s report -- ")
     assert all(flag in done.stdout for flag in ALL)
+
+
+def test_verify_takes_a_path_and_no_other_session_does() -> None:
+    assert parse("verify", []).path is None
+    assert str(parse("verify", ["a b.zip"]).path) == "a b.zip"
+    with pytest.raises(UsageError, match=r"unrecognized arguments: b.zip;"):
+        parse("verify", ["a.zip", "b.zip"])
+    with pytest.raises(UsageError, match=r"unrecognized arguments: a.zip;"):
+        parse("report", ["a.zip"])
+
+
+@pytest.mark.parametrize("option", ["--sign", "--allowed-signers"])
+def test_a_key_and_a_file_of_signers_are_none_unless_named(option: str) -> None:
+    name = option.lstrip("-").replace("-", "_")
+    assert getattr(parse("report", []), name) is None
+    assert str(getattr(parse("report", [f"{option}=~/x"]), name)).endswith("/x")
+    assert "~" not in str(getattr(parse("report", [f"{option}=~/x"]), name))
+    with pytest.raises(UsageError, match="found '', expected a file"):
+        parse("report", [f"{option}="])

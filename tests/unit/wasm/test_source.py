@@ -146,9 +146,34 @@ def test_a_ref_that_is_named_leaves_uncommitted_changes_out(checkout: Checkout) 
     fixed, after = taken(FIXED, request)
 
     assert (baseline.ref, baseline.commit, baseline.dirty) == ("HEAD~1", first, False)
-    assert (fixed.ref, fixed.commit, fixed.dirty, fixed.fix) == ("main", second, False, None)
+    assert (fixed.ref, fixed.commit, fixed.dirty) == ("main", second, False)
+    assert fixed.fix is not None
+    assert fixed.fix.origin == "ref main"
+    assert fixed.fix.baseline_sha256 == baseline.files_sha256
+    assert b"+package main // second" in fixed.fix.patch.content
+    assert b"uncommitted" not in fixed.fix.patch.content
     assert "return 41" in before["extensions/tiny/main.go"]
     assert after["extensions/tiny/main.go"] == "package main // second\n"
+
+
+def test_a_ref_that_changes_nothing_is_an_empty_fix(checkout: Checkout) -> None:
+    baseline, before = taken(BASELINE, request_of(checkout))
+    fixed, after = taken(FIXED, request_of(checkout, fixed_ref="HEAD"))
+
+    assert after == before
+    assert fixed.files_sha256 == baseline.files_sha256
+    assert fixed.fix is not None
+    assert fixed.fix.patch.content == b""
+
+
+def test_every_kind_of_fix_names_the_tree_that_it_was_made_on(checkout: Checkout) -> None:
+    baseline, _ = taken(BASELINE, request_of(checkout))
+    checkout.write(f"{checkout.plugin}/main.go", "package main // other\n")
+    other, _ = taken(BASELINE, request_of(checkout))
+    fixed, _ = taken(FIXED, request_of(checkout, fixed_ref="HEAD"))
+
+    assert fixed.fix is not None
+    assert fixed.fix.baseline_sha256 == other.files_sha256 != baseline.files_sha256
 
 
 def test_a_subfolder_of_a_checkout_names_the_whole(checkout: Checkout) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,11 @@ import pytest
 
 from wasm import source, toolchain, unit
 from wasm.errors import BuildError
+from wasm.fast_sdk import Speed
 from wasm.records import Module, Variant
 from wasm.source import Request
-from wasm.unit import Suite, UnitRun, read_events
+from wasm.suite import Suite
+from wasm.unit import UnitRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,117 +22,54 @@ if TYPE_CHECKING:
     from tests.unit.wasm.conftest import Checkout, RunWasm
 
 BASELINE, FIXED = Variant
-GO_TEST = ["go", "test", "-json", "-count=1", "-timeout=60m"]
+GO_TEST = ["go", "test", "-json", "-count=1", "-timeout=60m", "-exec=python lossless.py"]
 
 
-def event(action: str, test: str = "", output: str = "", package: str = "p") -> bytes:
-    row = {"Action": action, "Package": package, "Test": test, "Output": output}
-    return json.dumps({key: value for key, value in row.items() if value}).encode() + b"\n"
-
-
-def suite_of(*lines: bytes, status: int = 0) -> Suite:
-    return read_events(GO_TEST, status, lines, 1.23456)
-
-
-def run_of(suite: Suite, **changed: object) -> UnitRun:
+def run_of(*suites: Suite, **changed: object) -> UnitRun:
     run = UnitRun(
         variant=FIXED,
         module_sha256="",
         go_version="",
         vet=[],
         vet_of_baseline=[],
-        suites=[suite],
+        suites=list(suites),
     )
     return replace(run, **changed)  # type: ignore[arg-type]
 
 
-def refusal(run: UnitRun) -> BuildError:
+def refusal(run: UnitRun, log: str = "") -> BuildError:
     with pytest.raises(BuildError) as caught:
-        unit.refuse_failures(run)
+        unit.refuse_failures(run, log)
     return caught.value
 
 
-# Reading events ---------------------------------------------------------------------------------
+# What is no success ----------------------------------------------------------------------------
+
+PASSED = Suite(command=[*GO_TEST, "./..."], status=0, passed=1)
 
 
-def test_tests_are_counted_subtests_included_and_packages_not() -> None:
-    suite = suite_of(
-        event("run", "TestA"),
-        event("output", "TestA", "=== RUN TestA\n"),
-        event("pass", "TestA/sub"),
-        event("pass", "TestA"),
-        event("pass", "TestA", package="q"),
-        event("pass"),
+def test_a_suite_that_ran_and_passed_is_a_success() -> None:
+    unit.refuse_failures(run_of(PASSED), "unit.log")
+
+
+def test_a_suite_that_is_no_success_is_told_with_what_to_look_at() -> None:
+    nothing = replace(PASSED, passed=0)
+    failing = replace(PASSED, failed=["p.TestBad"], output="got 1, want 2")
+
+    assert refusal(run_of(nothing)).sentence == (
+        "go test ./... on the fixed variant: no test ran; expected every test to run and pass"
     )
-
-    assert (suite.passed, suite.failed, suite.skipped, suite.problem) == (3, [], [], "")
-    assert (suite.command, suite.seconds, suite.output) == (GO_TEST, 1.235, "")
-    unit.refuse_failures(run_of(suite))
-
-
-def test_no_test_at_all_is_no_success() -> None:
-    suite = suite_of(event("output", output="ok p 0.1s [no tests to run]\n"), event("pass"))
-
-    assert suite.problem == "no test ran"
-    assert refusal(run_of(suite)).sentence == (
-        "go test -json -count=1 -timeout=60m on the fixed variant: no test ran; expected every "
-        "test to run and pass; see the lines above"
+    assert refusal(run_of(nothing), "unit.log").sentence.endswith("run and pass; see unit.log")
+    error = refusal(run_of(PASSED, failing), "unit.log")
+    assert error.sentence == (
+        "go test ./... on the fixed variant: 1 tests failed, first p.TestBad; expected every test "
+        "to run and pass; see the lines above and unit.log"
     )
-
-
-def test_a_failing_test_is_named_with_its_own_lines() -> None:
-    suite = suite_of(
-        event("output", "TestGood", "noise of a good test\n"),
-        event("pass", "TestGood"),
-        event("output", "TestBad", "got 1, want 2\n"),
-        event("fail", "TestBad"),
-        event("fail"),
-        status=1,
-    )
-
-    assert suite.failed == ["p.TestBad"]
-    assert suite.problem == "1 tests failed, first p.TestBad"
-    assert refusal(run_of(suite)).detail == "got 1, want 2"
-
-
-def test_a_package_that_does_not_compile_is_told_with_the_compilers_lines() -> None:
-    build = {"ImportPath": "p [p.test]", "Action": "build-output", "Output": "./a.go:3: wrong\n"}
-    ended = {"ImportPath": "p [p.test]", "Action": "build-fail"}
-
-    suite = suite_of(
-        json.dumps(build).encode(),
-        json.dumps(ended).encode(),
-        event("pass", "TestGood", package="q"),
-        event("fail"),
-        status=1,
-    )
-
-    assert suite.problem == "it ended with status 1"
-    assert suite.output == "./a.go:3: wrong"
-
-
-def test_what_is_no_event_is_gos_own_message() -> None:
-    suite = suite_of(b"go: no such package\n", b"12\n", b"\xff\xfe\n", status=1)
-
-    assert suite.output == "go: no such package\n12\n\ufffd\ufffd"
-    assert suite.problem == "it ended with status 1"
-
-
-def test_a_skipped_test_of_the_module_is_no_success_and_another_skipped_one_is() -> None:
-    ran = event("pass", "TestA")
-    other = suite_of(ran, event("output", "TestB", "needs a network\n"), event("skip", "TestB"))
-    by_name = suite_of(ran, event("skip", "TestC/wasm"))
-    by_reason = suite_of(
-        ran, event("output", "TestD", "    main_test.go:3: no Wasm file\n"), event("skip", "TestD")
-    )
-
-    assert (other.skipped, other.skipped_in_wasm, other.problem) == (["p.TestB"], [], "")
-    assert by_name.problem == "1 tests of the module were skipped, first p.TestC/wasm"
-    assert by_reason.problem == "1 tests of the module were skipped, first p.TestD"
+    assert error.detail == "got 1, want 2"
 
 
 def test_what_vet_finds_on_the_fixed_variant_alone_is_no_success() -> None:
-    run = run_of(suite_of(event("pass", "TestA")), vet=["./main.go: self-assignment of x to x"])
+    run = run_of(PASSED, vet=["./main.go: self-assignment of x to x"])
 
     error = refusal(run)
 
@@ -256,7 +194,95 @@ def test_findings_that_the_baseline_has_too_are_not_the_fixs(checkout: Checkout)
     assert '"new"' in found.vet[0]
 
 
-def suite_without_a_module(request: Request) -> Suite:
+# A package of its own, for a fix to remove.
+INNER = {
+    "inner/inner.go": "package inner\n",
+    "inner/inner_test.go": """package inner
+
+import "testing"
+
+func TestInner(t *testing.T) {}
+""",
+}
+RUNS_NOTHING = """
+func TestMain(m *testing.M) { os.Exit(0) }
+"""
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_a_package_whose_tests_a_fix_removes_is_missed(checkout: Checkout, outside: Path) -> None:
+    assert outside.exists()
+    for name, content in INNER.items():
+        checkout.write(f"{checkout.plugin}/{name}", content)
+    base = checkout.commit()
+    checkout.git("rm", "--quiet", f"{checkout.plugin}/inner/inner_test.go")
+    fixed = checkout.commit()
+    request = Request(
+        source=str(checkout.path), plugin=checkout.plugin, baseline_ref=base, fixed_ref=fixed
+    )
+
+    found = unit.run(FIXED, request, lambda _: None)
+
+    [suite] = found.suites
+    assert (suite.status, suite.passed) == (0, 2)
+    assert suite.missing == ["tiny.example/plugin/inner"]
+    assert refusal(found).sentence == (
+        "go test ./... on the fixed variant: 1 did not run that should have, first "
+        "tiny.example/plugin/inner; expected every test to run and pass"
+    )
+    assert unit.run(BASELINE, request, lambda _: None).suites[0].missing == []
+
+
+@pytest.mark.usefixtures("outside", "cache_folder")
+def test_a_package_that_ends_with_0_and_runs_none_of_its_tests_is_missed(
+    checkout: Checkout,
+) -> None:
+    for name, content in INNER.items():
+        checkout.write(f"{checkout.plugin}/{name}", content)
+    tests = checkout.path / checkout.plugin / "main_test.go"
+    tests.write_text(tests.read_text() + RUNS_NOTHING)
+    checkout.commit()
+
+    [suite] = run(checkout).suites
+
+    assert (suite.status, suite.passed) == (0, 1)
+    assert suite.missing == ["tiny.example/plugin"]
+
+
+SLOW_GO = """package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestQuick(t *testing.T) {}
+
+func TestSlow(t *testing.T) { time.Sleep(500 * time.Millisecond) }
+"""
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_progress_is_told_while_nothing_comes(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.write(f"{checkout.plugin}/main_test.go", SLOW_GO)
+    monkeypatch.setattr(unit, "_PROGRESS_S", 0.1)
+    request = Request(source=str(checkout.path), plugin=checkout.plugin, fixed_ref="HEAD")
+    checkout.commit()
+    said: list[str] = []
+    written: list[str] = []
+
+    unit.run(FIXED, request, said.append, written.append)
+
+    assert any(line.startswith("go test ./...: 1 passed after ") for line in said)
+    assert said[-1].startswith("go test ./...: 2 passed, 0 failed, 0 skipped in ")
+    log = "".join(written)
+    assert log.startswith(f"# {' '.join(GO_TEST)} ./...\n")
+    assert "--- PASS: TestSlow" in log
+
+
+def suite_without_a_module(request: Request, declared: dict[str, tuple[str, ...]]) -> Suite:
     with source.taken_out(BASELINE, request) as tree:
         nowhere = Module(
             variant=BASELINE,
@@ -269,26 +295,29 @@ def suite_without_a_module(request: Request) -> Suite:
             environment={},
             seconds=0.0,
         )
-        return unit._suite(toolchain.locate(), tree, nowhere, "./...", lambda _: None)
+        job = unit._Job(toolchain.locate(), tree, nowhere, Speed())
+        return unit._suite(job, "./...", declared, lambda _: None, lambda _: None)
 
 
 @pytest.mark.usefixtures("outside", "cache_folder")
 def test_tests_that_skip_themselves_for_want_of_the_module_are_no_success(
     checkout: Checkout,
 ) -> None:
-    suite = suite_without_a_module(Request(source=str(checkout.path), plugin=checkout.plugin))
+    request = Request(source=str(checkout.path), plugin=checkout.plugin)
 
-    assert (suite.status, suite.passed) == (0, 1)
+    suite = suite_without_a_module(request, {"tiny.example/plugin": ("TestModule", "TestOutside")})
+
+    assert (suite.status, suite.passed, suite.missing) == (0, 1, [])
     assert suite.skipped_in_wasm == suite.skipped == ["tiny.example/plugin.TestModule"]
-    assert refusal(run_of(suite)).sentence.endswith(
-        ": 1 tests of the module were skipped, first tiny.example/plugin.TestModule; expected "
-        "every test to run and pass; see the lines above"
+    assert refusal(run_of(suite)).sentence == (
+        "go test ./... on the fixed variant: 1 tests of the module were skipped, first "
+        "tiny.example/plugin.TestModule; expected every test to run and pass"
     )
 
 
 @pytest.mark.usefixtures("cache_folder")
 def test_the_references_own_tests_fail_without_the_module() -> None:
-    suite = suite_without_a_module(Request())
+    suite = suite_without_a_module(Request(), {})
 
     assert suite.status == 1
     assert "nowhere.wasm" in suite.output
@@ -307,10 +336,37 @@ def test_the_command_runs_the_references_tests_natively_and_in_wasm(
     assert [suite.command[-1] for suite in found.suites] == ["./provider", "./..."]
     assert all(suite.passed > 50 and not suite.skipped for suite in found.suites)
     lines = ended.stdout.splitlines()
-    assert lines[0] == f"fixed: module {found.module_sha256[:12]}"
-    assert lines[1] == "fixed: go vet: 0 findings, 0 of them the baseline's"
-    assert lines[3].startswith(f"go test ./...: {found.suites[1].passed} passed, 0 failed, 0 skip")
+    told = [line for line in lines if " passed after " not in line]
+    assert told[0] == f"fixed: module {found.module_sha256[:12]}"
+    assert told[1] == "fixed: go vet: 0 findings, 0 of them the baseline's"
+    assert found.fast_sdk is not None
+    assert told[2] == (
+        f"fixed: tests share what they compile: proxywasm/proxytest/wasmwrapper.go of "
+        f"{found.fast_sdk.module} was changed"
+    )
+    assert told[4].startswith(f"go test ./...: {found.suites[1].passed} passed, 0 failed, 0 skip")
+    fast = "go test -json -count=1 -timeout=15m -exec=python lossless.py -modfile=fast.mod"
+    assert " ".join(found.suites[1].command) == f"{fast} ./..."
+    log = record.with_suffix(".log").read_text()
+    assert f"# {fast} ./provider\n" in log
+    assert "--- PASS: TestReferenceCohereRequest" in log
     assert list((cache_folder / "work").iterdir()) == []
+
+
+def test_plain_runs_the_bare_command_and_records_that_it_was_asked_to(
+    checkout: Checkout, outside: Path, run_wasm: RunWasm, tmp_path: Path
+) -> None:
+    assert outside.exists()
+    record = tmp_path / "unit.json"
+    where = [f"--source={checkout.path}", f"--plugin={checkout.plugin}"]
+
+    ended = run_wasm("unit", "--variant=baseline", f"--output={record}", "--plain", *where)
+
+    assert (ended.status, ended.stderr) == (0, "")
+    found = msgspec.json.decode(record.read_bytes(), type=UnitRun)
+    assert (found.fast_sdk, found.plain_because) == (None, "--plain was given")
+    assert found.suites[0].command == [*GO_TEST, "./..."]
+    assert "baseline: tests run on the SDK as it is: --plain was given" in ended.stdout
 
 
 def test_the_command_ends_with_2_and_the_failing_tests_lines_and_still_writes_its_record(
@@ -330,8 +386,8 @@ def test_the_command_ends_with_2_and_the_failing_tests_lines_and_still_writes_it
     assert ended.status == 2
     assert 'read "wrong"' in ended.stderr
     assert ended.last_line == (
-        "error: go test -json -count=1 -timeout=60m ./... on the baseline variant: 1 tests failed, "
-        "first tiny.example/plugin.TestOutside; expected every test to run and pass; see the lines "
-        "above"
+        "error: go test ./... on the baseline variant: 1 tests failed, first "
+        "tiny.example/plugin.TestOutside; expected every test to run and pass; see the lines above "
+        "and unit.log"
     )
     assert msgspec.json.decode(record.read_bytes(), type=UnitRun).suites[0].status == 1

@@ -1,0 +1,199 @@
+"""A comparison as one HTML file: for a browser, a phone, or paper; no script, no network.
+
+Whatever is put into the template is escaped, what cannot be seen in it is named, and what is long
+is cut. On top of that the page's own policy allows nothing but its one style sheet.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import msgspec
+from markupsafe import Markup, escape
+
+from sessions.evidence import facts, harmless, picture, rows
+from sessions.evidence.attached import Attached
+from sessions.evidence.records import PairVerdict
+from wasm.records import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sessions.evidence.harmless import Body
+    from sessions.evidence.picture import Message
+    from sessions.evidence.records import Comparison, Run
+    from sessions.evidence.rows import Alike, Outcome, Row
+    from sessions.matrix.cells import Result
+
+NAME = "report.html"
+_TEMPLATES = Path(__file__).parent / "templates"
+_SIGNS = {PairVerdict.PROVEN: "✓", PairVerdict.REFUTED: "✗", PairVerdict.INCONCLUSIVE: "?"}
+_STATES = {"as declared": "good", "not as declared": "bad", "no valid observation": "warn"}
+_SIGN_CLASSES = {" ": "same", "-": "expected", "+": "actual", "…": "gap"}
+# How much of what came from outside is shown; the rest is in the bundle, and the page says so.
+_VALUE = 2_000
+_BODY_BYTES = 2_000
+_PATCH_BYTES = 30_000
+LIMITS = SimpleNamespace(
+    rows=60, detailed=24, pictures=3, attempts=6, headers=40, keys=20, chips=10, names=300,
+    reasons=10, leftovers=60, configs=12, suites=10,
+)  # fmt: skip
+
+
+def render(  # noqa: PLR0913 - two runs, and what lies beside them
+    comparison: Comparison,
+    baseline: Run,
+    baseline_results: Sequence[Result],
+    fixed: Run,
+    fixed_results: Sequence[Result],
+    *,
+    attached: Mapping[Variant, Attached] | None = None,
+) -> str:
+    """Return the page. Pure."""
+    every = rows.of(baseline, {Variant.BASELINE: baseline_results, Variant.FIXED: fixed_results})
+    grid, crowds = rows.shown(every, LIMITS.rows)
+    pictured = _pictured(grid)
+    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+    beside = {variant: (attached or {}).get(variant, Attached()) for variant in Variant}
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            comparison=comparison,
+            verdict_sign=_SIGNS[comparison.verdict],
+            holds_for=facts.holds_for(comparison, fixed),
+            baseline=baseline,
+            fixed=fixed,
+            runs=(baseline, fixed),
+            repeats=baseline.repeats,
+            row_count=len(every),
+            grid=grid,
+            crowds=crowds,
+            pictured=pictured,
+            arrivals={
+                run.variant: rows.arrivals(run, results)
+                for run, results in ((baseline, baseline_results), (fixed, fixed_results))
+            },
+            detailed={row.number for row in pictured},
+            provenance=facts.provenance(baseline, fixed),
+            patches=_patches(baseline, fixed),
+            configs=[(case, _config(case.plugin)) for case in baseline.cases[: LIMITS.configs]],
+            rerun=facts.rerun(baseline, fixed),
+            attached=beside,
+            has_logs=any(each.excerpts for each in beside.values()),
+            style=Markup(style),  # noqa: S704 - our own file
+            style_digest=f"sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
+        )
+    )
+
+
+def _pictured(grid: Sequence[Row]) -> tuple[Row, ...]:
+    """Choose the rows that are drawn, what contradicts the claim first."""
+    ranked = sorted(grid, key=lambda row: (row.as_declared, not row.must_fail, row.number))
+    if len(grid) <= LIMITS.detailed:
+        return tuple(sorted(ranked, key=lambda row: (row.as_declared, row.number)))
+    return tuple(ranked[: LIMITS.detailed])
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_seen,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "body": _body,
+        "capitalize_first": lambda text: text[:1].upper() + text[1:],
+        "chip": _chip,
+        "command": shlex.join,
+        "lines": _lines,
+        "number": lambda number: f"{number:,}",
+        "patch_body": lambda content: harmless.body(content, _PATCH_BYTES),
+        "patch_class": _patch_class,
+        "repeats": _repeats,
+        "seconds": lambda seconds: f"{seconds:.2f} s",
+        "state_class": lambda row: _STATES[row.state],
+        "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",
+        "sign": lambda sign: {"-": "−"}.get(sign, sign),  # noqa: RUF001 - as wide as the plus
+        "sign_class": _SIGN_CLASSES.__getitem__,
+    }
+    environment.globals |= {
+        "cleanup": lambda proof: tuple(facts.cleanup(proof)),
+        "draw": picture.of,
+        "headers": picture.headers,
+        "letter": picture.letter,
+        "limits": LIMITS,
+        "times": facts.times,
+        "words": picture.words,
+    }
+    return environment
+
+
+def _seen(value: Any) -> Any:  # noqa: ANN401 - whatever a template puts in
+    """Make a value harmless on its way into the page; what is already markup stays."""
+    if isinstance(value, Markup) or value is None:
+        return value
+    return _markup(harmless.brief(str(value), _VALUE), lines=False)
+
+
+def _lines(text: str) -> Markup:
+    return _markup(text, lines=True)
+
+
+def _markup(text: str, *, lines: bool) -> Markup:
+    if text.isascii() and text.isprintable():
+        return escape(text)
+    named = Markup('<span class="named">{}</span>')
+    return Markup("").join(
+        named.format(piece.text) if piece.named else escape(piece.text)
+        for piece in harmless.pieces(text, lines=lines)
+    )
+
+
+def _body(message: Message) -> Body:
+    return harmless.body(message.body, _BODY_BYTES, message.body_bytes, message.body_sha256)
+
+
+def _config(plugin: dict[str, Any]) -> Body:
+    return harmless.body(
+        msgspec.json.format(msgspec.json.encode(plugin), indent=2), 2 * _BODY_BYTES
+    )
+
+
+def _patches(baseline: Run, fixed: Run) -> list[tuple[str, bytes]]:
+    patches = []
+    for run in (baseline, fixed):
+        change = run.module.source.uncommitted
+        if change:
+            patches.append((f"Uncommitted changes of the {run.variant}", change.content))
+    fix = fixed.module.source.fix
+    if fix:
+        patches.append((f"The fix, {fix.origin}, as a patch", fix.patch.content))
+    return patches
+
+
+def _patch_class(line: str) -> str:
+    return {"+": "plus", "-": "minus", "@": "at"}.get(line[:1], "same")
+
+
+def _chip(outcome: Outcome) -> str:
+    name = "none" if outcome.verdict == rows.NOT_RECORDED else outcome.verdict
+    return name if outcome.as_declared else f"{name} odd"
+
+
+def _repeats(alike: Alike) -> str:
+    count = len(alike.repeats)
+    first = alike.repeats[0]
+    if count == 1:
+        return f"Repeat {first}"
+    return f"Repeat {first} of {count} that look the same"

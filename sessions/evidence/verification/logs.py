@@ -1,0 +1,232 @@
+"""A run's logs, held against its cells: what gateway and upstream tell of the same requests."""
+
+from __future__ import annotations
+
+import ast
+import re
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from containers.envoy_config import UPSTREAM_CLUSTER
+from sessions.evidence.verification.differences import differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from containers.exchange import Attempt
+    from sessions.evidence.verification.findings import Check
+    from sessions.evidence.verification.reading import Side
+    from sessions.matrix.cells import Result
+
+ACCESS, UPSTREAM, STATS, CLUSTERS = (
+    f"logs/{name}" for name in ("access.log", "upstream.log", "stats.txt", "clusters.txt")
+)
+JUNIT = "junit.xml"
+_TOTAL = ".upstream_rq_total"
+# Go's %q writes what Python reads (containers/upstream/model.go, end).
+_MODEL = re.compile(
+    r"\S+ model (?P<sequence>\d+) (?P<method>\S+) (?P<target>\"(?:[^\"\\]|\\.)*\") "
+    r"(?P<status>\d+) epoch=(?P<epoch>\d+) order=(?P<order>\d+) step=(?P<step>\"[^\"]*\") "
+    r"matched=(?P<matched>true|false) unmet=\[(?P<unmet>[^\]]*)\] action=.*"
+)
+
+
+def access_log(side: Side) -> Check:
+    """Each request that was sent has one line, in order, and each line has its request.
+
+    A gateway that was killed takes the lines along that it had not written yet.
+    """
+    lines = side.text(ACCESS).split("\n")
+    if not side.whole or not lines[-1]:
+        lines.pop()
+    rows = [msgspec.json.decode(line) for line in lines]
+    if not rows and side.whole:
+        yield f"{ACCESS} is empty"
+    by_id: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_id.setdefault(row["request_id"], []).append(row)
+    ids = {result.cell.id for result in side.results}
+    for stranger in [name for name in by_id if name not in ids]:
+        yield f"{ACCESS} has a request {stranger} that no cell sent"
+    for result in side.results:
+        found = by_id.get(result.cell.id, [])
+        if len(found) > 1 or (not found and side.whole):
+            yield f"{ACCESS} has {len(found)} lines for {result.cell.id}, expected 1"
+        elif found and result.response is not None:
+            for difference in differences(found[0], _access_row(found[0], result)):
+                yield f"{ACCESS}, {result.cell.id}: {difference}"
+    if side.whole and [row["request_id"] for row in rows] != [r.cell.id for r in side.results]:
+        yield f"{ACCESS} does not have the requests in the order in which they were sent"
+    told = f"{len(side.results)} requests, {len(rows)} lines"
+    return f"{told}, one to one" if side.whole else f"{told}; the run is not whole"
+
+
+def _access_row(row: dict[str, Any], result: Result) -> dict[str, Any]:
+    """Return a line as the cell has it."""
+    wanted: dict[str, Any] = {"method": result.request.method}
+    if result.response is not None:
+        wanted["status"] = result.response.status
+    if result.attempts:
+        first = result.attempts[0]
+        wanted |= {
+            "method": first.method,
+            "upstream_cluster": UPSTREAM_CLUSTER,
+            "upstream_host": first.arrived_on,
+        }
+        # As the client sent it, where a plugin keeps that (x-envoy-original-path; ai-proxy does).
+        if row["target"] != result.request.target:
+            wanted["target"] = first.target
+    return row | wanted
+
+
+def upstream_log(side: Side) -> Check:
+    """Each attempt of the journal has one line, in order, and each line has its attempt."""
+    rows = [line for line in side.text(UPSTREAM).splitlines() if " model " in line]
+    attempts = [attempt for result in side.results for attempt in result.attempts]
+    found = {}
+    for line in rows:
+        row = _model_row(line)
+        if row is None:
+            if side.whole:
+                yield f"{UPSTREAM} has the line {line[:120]!r}"
+            continue
+        if row["sequence"] in found:
+            yield f"{UPSTREAM} has attempt {row['sequence']} twice"
+        found[row["sequence"]] = row
+    for attempt in attempts:
+        row = found.pop(attempt.sequence, None)
+        if row is None:
+            yield f"{UPSTREAM} does not have attempt {attempt.sequence}"
+        else:
+            for difference in differences(_attempt_row(attempt), row):
+                yield f"attempt {attempt.sequence}: {difference}, as {UPSTREAM} has it"
+    # After its journal could not be read any more, an attempt is in the log alone.
+    if found and side.whole:
+        yield f"{UPSTREAM} has attempts that no cell has: {', '.join(map(str, found))}"
+    return f"{len(attempts)} attempts, {len(rows)} lines, one to one"
+
+
+def _model_row(line: str) -> dict[str, Any] | None:
+    row = _MODEL.fullmatch(line)
+    if row is None:
+        return None
+    return {
+        "sequence": int(row["sequence"]),
+        "method": row["method"],
+        "target": ast.literal_eval(row["target"]),
+        "status": int(row["status"]),
+        "epoch": int(row["epoch"]),
+        "order": int(row["order"]),
+        "step": ast.literal_eval(row["step"]),
+        "matched": row["matched"] == "true",
+        "unmet": [ast.literal_eval(name) for name in row["unmet"].split()],
+    }
+
+
+def _attempt_row(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "sequence": attempt.sequence,
+        "method": attempt.method,
+        "target": attempt.target,
+        "status": attempt.answered.status if attempt.answered else 0,
+        "epoch": attempt.epoch,
+        "order": attempt.order,
+        "step": attempt.step,
+        "matched": attempt.matched,
+        "unmet": list(attempt.unmet),
+    }
+
+
+def routing(side: Side) -> Check:
+    """Every attempt arrived at the mock, and the gateway's only cluster with traffic is the mock's.
+
+    Where the gateway ended before its time its counts are not there, and the run is not whole.
+    """
+    address = side.run.upstream_address
+    attempts = [attempt for result in side.results for attempt in result.attempts]
+    for attempt in attempts:
+        if attempt.arrived_on != address:
+            yield f"attempt {attempt.sequence} arrived on {attempt.arrived_on}, expected {address}"
+    stats = _stats(side.text(STATS))
+    if not stats and not side.whole:
+        return "every attempt arrived at the mock; the gateway ended before it could say more"
+    totals = {
+        name.removeprefix("cluster.").removesuffix(_TOTAL): number
+        for name, number in stats.items()
+        if name.startswith("cluster.") and name.endswith(_TOTAL)
+    }
+    traffic = {name: number for name, number in totals.items() if number}
+    for stranger in [name for name in traffic if name != UPSTREAM_CLUSTER]:
+        yield f"the gateway's cluster {stranger} had traffic; expected {UPSTREAM_CLUSTER} alone"
+    number = traffic.get(UPSTREAM_CLUSTER, 0)
+    if side.whole and number != len(attempts):
+        yield f"the gateway sent {number} requests to the mock, and {len(attempts)} arrived"
+    if number == 0 and attempts:
+        yield f"the gateway counts no request to {UPSTREAM_CLUSTER}"
+    yield from _listeners(side, stats)
+    yield from _clusters(side)
+    return f"{len(attempts)} attempts arrived at {address}; no other cluster had traffic"
+
+
+def _listeners(side: Side, stats: dict[str, int]) -> Iterator[str]:
+    """Each listener got the requests of its case, and no others."""
+    for case in side.run.cases:
+        sent = sum(result.cell.case == case.name for result in side.results)
+        got = stats.get(f"http.{case.name}.downstream_rq_total", 0)
+        if side.whole and got != sent:
+            yield f"the gateway's listener {case.name} got {got} requests, and {sent} were sent"
+
+
+def _clusters(side: Side) -> Iterator[str]:
+    for line in side.text(CLUSTERS).splitlines():
+        name, _, rest = line.partition("::")
+        where = rest.partition("::")[0]
+        if name != UPSTREAM_CLUSTER:
+            yield f"the gateway has a cluster {name}; expected {UPSTREAM_CLUSTER} alone"
+        elif re.fullmatch(r".*:\d+", where) and where != side.run.upstream_address:
+            yield f"the cluster {name} leads to {where}, expected {side.run.upstream_address}"
+
+
+def _stats(text: str) -> dict[str, int]:
+    rows = (line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    return {name: int(number) for name, number in rows if number.isascii() and number.isdigit()}
+
+
+def junit(side: Side) -> Check:
+    """The report of pytest has a test for each cell, and the same outcome."""
+    if JUNIT not in side.run.files:
+        return "none was made"
+    text = side.text(JUNIT)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        yield f"{JUNIT} declares entities"
+        return ""
+    # Entities are refused above: nothing can be expanded or fetched.
+    tests = {
+        _cell_of(case.get("name", "")): [part.tag for part in case]
+        for case in ET.fromstring(text).iter("testcase")  # noqa: S314
+    }
+    for result in side.results:
+        outcome = tests.pop(result.cell.id, None)
+        wanted = _outcome(result)
+        if (
+            outcome is None
+            or not {*outcome} >= {*wanted}
+            or ("failure" in outcome) != ("failure" in wanted)
+        ):
+            yield f"{JUNIT} has {outcome} for {result.cell.id}, expected {wanted}"
+    if tests and not side.run.failure:
+        yield f"{JUNIT} has tests that no cell has: {', '.join(tests)}"
+    return f"{len(side.results)} tests, each with its cell's outcome"
+
+
+def _cell_of(name: str) -> str:
+    return name.partition("[")[2].removesuffix("]")
+
+
+def _outcome(result: Result) -> Sequence[str]:
+    """A cell that failed as declared is an expected failure, which JUnit calls skipped."""
+    if not result.as_declared:
+        return ["failure"]
+    return ["skipped"] if result.must_fail else []

@@ -1,0 +1,198 @@
+"""A run's cells: what was seen, and whether all that is said of it follows from that."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sessions.evidence import founded
+from sessions.evidence.records import Counts, first_keys
+from sessions.matrix import cells, credentials, exact_json, masking
+from sessions.matrix.cells import plan
+from wasm.records import sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from containers.exchange import Attempt
+    from sessions.evidence.verification.findings import Check
+    from sessions.evidence.verification.reading import Side
+    from sessions.matrix.cells import Result
+
+_REFUSED = 400
+
+
+def planned(side: Side) -> Check:
+    """Every cell that was planned is there, once, in order; fewer only when the run says why."""
+    wanted = [cell.id for cell in plan(side.run.cases, side.run.repeats)]
+    there = [result.cell.id for result in side.results]
+    if side.run.failure:
+        if there != wanted[: len(there)]:
+            yield f"{len(there)} cells are there, not the first of those that were planned"
+    elif there != wanted:
+        missing = [cell for cell in wanted if cell not in set(there)]
+        what = f"{missing[0]} is missing" if missing else "they are not those planned, in order"
+        yield f"{len(there)} cells are there, {len(wanted)} were planned: {what}"
+    if not there:
+        yield "not a single cell is there"
+    for result in side.results:
+        if not result.checks and not result.reason:
+            yield f"{result.cell.id} has no valid observation, and does not say why"
+    return f"{len(there)} of {len(wanted)} planned cells, {side.run.repeats} repeats"
+
+
+def bodies(side: Side) -> Check:
+    """Each body has its SHA-256 and its length, and holds no credential but a dummy."""
+    number = 0
+    for result in side.results:
+        for what, body, digest in _bodies(result):
+            number += 1
+            if digest is not None and sha256_of(body) != digest:
+                yield f"{result.cell.id}: the body of {what} does not have the SHA-256 {digest}"
+        for attempt in result.attempts:
+            if not attempt.truncated and len(attempt.body) != attempt.body_bytes:
+                yield (
+                    f"{result.cell.id}: the body of attempt {attempt.order} has "
+                    f"{len(attempt.body)} bytes, expected {attempt.body_bytes}"
+                )
+        yield from _credentials(result)
+    return f"{number} bodies, each with its SHA-256"
+
+
+def _bodies(result: Result) -> Iterator[tuple[str, bytes, str | None]]:
+    yield "the request", result.request.body, result.request.body_sha256
+    if result.response is not None:
+        yield "the response", result.response.body, result.response.body_sha256
+    for attempt in result.attempts:
+        # Of a body that was cut, the digest is the whole one's.
+        digest = None if attempt.truncated else attempt.body_sha256
+        yield f"attempt {attempt.order}", attempt.body, digest
+
+
+def _credentials(result: Result) -> Iterator[str]:
+    texts = [*masking.texts_of_attempts(result.attempts), result.request.body.decode("latin-1")]
+    if result.response is not None:
+        texts += masking.texts_of_response(result.response)
+    for text in texts:
+        for credential in credentials.by_shape(text):
+            if not credentials.is_dummy(credential):
+                yield f"{result.cell.id} holds what looks like a credential, not masked"
+
+
+def order(side: Side) -> Check:
+    """The attempts of a cell are in order, and the cells after one another."""
+    for result in side.results:
+        yield from _order_of(result)
+    epochs = [attempt.epoch for result in side.results for attempt in result.attempts[:1]]
+    sequence = [attempt.sequence for result in side.results for attempt in result.attempts]
+    if any(other <= one for one, other in pairwise(epochs)):
+        yield "the upstream was not reset between two cells"
+    if side.whole:
+        if sequence != [*range(1, len(sequence) + 1)]:
+            yield "the attempts of all cells are not numbered from 1, without a gap"
+        if epochs != [*range(1, len(side.results) + 1)]:
+            yield "not every cell has a reset of its own"
+    elif any(other <= one for one, other in pairwise(sequence)):
+        yield "the attempts of all cells are not in order"
+    return f"{len(sequence)} attempts in {len(epochs)} cells"
+
+
+def _order_of(result: Result) -> Iterator[str]:
+    attempts = result.attempts
+    if [attempt.order for attempt in attempts] != [*range(1, len(attempts) + 1)]:
+        yield f"{result.cell.id}: the attempts are not numbered from 1"
+    if len({attempt.epoch for attempt in attempts}) > 1:
+        yield f"{result.cell.id}: the attempts are of more than one reset of the upstream"
+    for one, other in pairwise(attempts):
+        if other.received_mono_ns <= one.received_mono_ns:
+            yield f"{result.cell.id}: attempt {other.order} came before attempt {one.order}"
+
+
+def verdicts(side: Side) -> Check:
+    """Every check and every verdict, reached again from the observation by the same oracle."""
+    for found, expected in founded.unfounded(side.run, side.results):
+        yield f"{found}; expected {expected}"
+    checks = sum(len(result.checks) for result in side.results)
+    return f"{checks} checks and {len(side.results)} verdicts, reached again by the oracle"
+
+
+def decisions(side: Side) -> Check:
+    """What the upstream made of each attempt, reached again from the case's script."""
+    number = 0
+    cases = {case.name: case for case in side.run.cases}
+    for result in side.results:
+        steps = cells.script(cases[result.cell.case], result.cell.mode)["steps"]
+        seen: set[str] = set()
+        for place, attempt in enumerate(result.attempts):
+            number += 1
+            if attempt.error or attempt.truncated or _masked(attempt):
+                continue
+            step = steps[place] if place < len(steps) else None
+            for problem in _decision(attempt, step, seen):
+                yield f"{result.cell.id}, attempt {attempt.order}: {problem}"
+            seen.add(attempt.key or "")
+    return f"{number} decisions of the upstream, reached again from its script"
+
+
+def _decision(attempt: Attempt, step: dict[str, Any] | None, seen: set[str]) -> Iterator[str]:
+    name = step["name"] if step else "after"
+    unmet = tuple(_unmet(attempt, step.get("match"), seen)) if step else ()
+    if (attempt.step, attempt.matched, attempt.unmet) != (name, bool(step) and not unmet, unmet):
+        yield (
+            f"the upstream is said to have taken it for {attempt.step}, unmet "
+            f"{', '.join(attempt.unmet) or 'nothing'}; expected {name}, unmet "
+            f"{', '.join(unmet) or 'nothing'}"
+        )
+    if step is None or attempt.answered is None:
+        return
+    refusal = {"error": "attempt did not match", "step": name, "unmet": list(unmet)}
+    status, body = (
+        (_REFUSED, refusal) if unmet else (step["respond"]["status"], step["respond"]["json_body"])
+    )
+    if attempt.answered.status != status:
+        yield f"it was answered {attempt.answered.status}, expected {status}"
+    if not _is_json(attempt.answered.body, body):
+        yield "it was answered with another body than the script's"
+
+
+def _unmet(attempt: Attempt, match: dict[str, Any] | None, seen: set[str]) -> Iterator[str]:
+    """Give what an attempt left unmet, in the upstream's order (containers/upstream/match.go)."""
+    if match is None:
+        return
+    if attempt.method != match["method"]:
+        yield "method"
+    if attempt.target != match["path"]:
+        yield "path"
+    if attempt.key not in match["bearer_in"]:
+        yield "bearer_in"
+    if match.get("bearer_differs_from_previous") and (not attempt.key or attempt.key in seen):
+        yield "bearer_differs_from_previous"
+    if not _is_json(attempt.body, match["json_body"]):
+        yield "json_body"
+
+
+def _is_json(body: bytes, wanted: Any) -> bool:  # noqa: ANN401 - a case's value
+    try:
+        return exact_json.same(exact_json.read(body), exact_json.exactly(wanted))
+    except ValueError:
+        return False
+
+
+def _masked(attempt: Attempt) -> bool:
+    """Whether the upstream saw something else than what may be written."""
+    return any(credentials.masks(text) for text in masking.texts_of_attempts([attempt]))
+
+
+def counts(side: Side) -> Check:
+    """What a run counts is what its cells show."""
+    run = side.run
+    if run.counts != Counts.of(side.results):
+        yield f"the counts are {run.counts}, expected {Counts.of(side.results)}"
+    keys = first_keys(side.results)
+    if run.first_keys != keys:
+        yield f"the first keys are {run.first_keys}, expected {keys}"
+    exchanges_s = sum(r.response.seconds for r in side.results if r.response)
+    if run.exchanges_s != exchanges_s:
+        yield f"the exchanges took {run.exchanges_s} s, expected {exchanges_s} s"
+    told = ", ".join(f"{key} {number} times" for key, number in keys.items())
+    return f"{run.counts.cells} cells; came first: {told}"

@@ -1,0 +1,40 @@
+"""The checks of one run, by their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessions.evidence.verification import logs, observations, testbed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sessions.evidence.verification.findings import Check, Findings
+    from sessions.evidence.verification.reading import Side
+
+_MADE: dict[str, Callable[[Side], Check]] = {
+    "files": testbed.files,
+    "provenance": testbed.provenance,
+    "commands": testbed.commands,
+    "gateway": testbed.gateway,
+    "configuration": testbed.configuration,
+    "inputs": testbed.shared_inputs,
+    "cells": observations.planned,
+    "bodies": observations.bodies,
+    "order": observations.order,
+    "verdicts": observations.verdicts,
+    "decisions": observations.decisions,
+    "counts": observations.counts,
+    "access log": logs.access_log,
+    "upstream log": logs.upstream_log,
+    "routing": logs.routing,
+    "junit": logs.junit,
+    "clean-up": testbed.clean_up,
+}
+CHECKS = tuple(_MADE)
+
+
+def check(found: Findings, side: Side) -> None:
+    """Make every check of a run."""
+    for name, of in _MADE.items():
+        found.look(name, side.about, lambda of=of: of(side))  # type: ignore[misc]

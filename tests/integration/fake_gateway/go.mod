@@ -1,0 +1,3 @@
+module fakegateway
+
+go 1.23

@@ -1,0 +1,163 @@
+"""Evidence of a real Envoy: it verifies as it is, and no longer once anything was changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from sessions.evidence import bundle, store, verification
+from sessions.matrix import cells
+from tests.integration.running import ENDED_WITHIN_S, PROJECT
+from wasm.records import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.integration.running import Session
+
+    Both = tuple[Session, Session]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def made(both: Both, tmp_path_factory: pytest.TempPathFactory) -> bundle.Made:
+    """A bundle of both sessions."""
+    runs = dict(zip(Variant, (session.folder for session in both), strict=True))
+    return bundle.make(tmp_path_factory.mktemp("evidence"), runs, None)
+
+
+def verify(path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Verify from the command line, with nothing on PATH: no Go, no Docker, no git."""
+    empty = path.parent / "no programs"
+    empty.mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, "-m", "sessions.evidence", "verify", path, *argv],
+        cwd=PROJECT,
+        env={**os.environ, "PATH": str(empty), "DOCKER_HOST": "tcp://127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=ENDED_WITHIN_S,
+    )
+
+
+def test_a_fresh_bundle_and_its_archive_are_verified_without_go_and_docker(
+    made: bundle.Made,
+) -> None:
+    for path in (made.folder, made.archive):
+        done = verify(path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert re.search(r"\nverified: all \d+ checks of the bundle hold\n$", done.stdout)
+        assert "FAIL" not in done.stdout
+        assert "18 requests, 18 lines, one to one" in done.stdout
+        assert "27 attempts, 27 lines, one to one" in done.stdout
+
+
+def test_a_lone_run_is_verified(both: Both) -> None:
+    for session in both:
+        assert verification.of(session.folder).failed == ()
+
+
+@pytest.mark.docker
+def test_a_fresh_bundle_of_the_docker_engine_is_verified_too(
+    both_docker: Both, tmp_path: Path
+) -> None:
+    runs = dict(zip(Variant, (session.folder for session in both_docker), strict=True))
+    made = bundle.make(tmp_path, runs, None)
+    assert verification.of(made.archive).failed == ()
+    testbed = both_docker[0].read()[0].testbed
+    assert testbed is not None
+    assert testbed.docker_server
+    assert testbed.upstream_image
+    assert {"gateway", "upstream", "relay"} <= {*testbed.commands}
+
+
+def test_the_evidence_of_a_gateway_that_was_killed_is_evidence_too(
+    start: Callable[..., Session], both: Both, tmp_path: Path
+) -> None:
+    assert both, "built before, so that this is the matrix alone"
+    session = start("fixed", tmp_path / "run", "--case=kling-text-to-video", "--repeat=150")
+    session.runs_cells()
+    session.child("envoy").kill()
+    assert session.wait() != 0
+    _, results = session.read()
+    assert {str(result.verdict) for result in results} == {"pass", "inconclusive"}
+    found = verification.of(session.folder)
+    assert found.failed == ()
+    assert "lines; the run is not whole" in "\n".join(found.lines)
+
+
+def test_a_changed_verdict_ends_in_a_sentence_that_names_it(
+    made: bundle.Made, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(made.folder, tmp_path / "bundle")
+    path = folder / "comparison.json"
+    path.write_bytes(path.read_bytes().replace(b'"proven"', b'"refuted"'))
+    store.seal(folder)
+    done = verify(folder)
+    assert done.returncode == 2
+    assert 'comparison.json: verdict is "refuted", expected "proven"' in done.stdout
+    assert done.stderr.startswith("error: 2 of ")
+    assert "do not hold: comparison, reports; comparison.json: verdict is" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_recorded_request_is_the_case_s_to_the_last_header(both: Both) -> None:
+    for session in both:
+        run, results = session.read()
+        cases = {case.name: case for case in run.cases}
+        for result in results:
+            assert result.request == cells.request(cases[result.cell.case], result.cell)
+            first = dict(result.attempts[0].headers)
+            assert first["user-agent"] == "gateway-proof"
+            assert first["accept"] == "*/*"
+
+
+def test_what_was_recorded_can_be_read_and_applied(both: Both, tmp_path: Path) -> None:
+    """The fix's patch is one that git takes, and it is the one that the record has."""
+    run, _ = both[1].read()
+    patch = both[1].folder / store.FIX
+    fix = run.module.source.fix
+    assert fix is not None
+    assert patch.read_bytes() == fix.patch.content
+    folder = tmp_path / "tree"
+    plugin = folder / run.module.source.plugin
+    shutil.copytree(PROJECT / run.module.source.plugin, plugin)
+    env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
+    done = subprocess.run(
+        ["git", "apply", "--verbose", patch], cwd=folder, env=env, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_both_runs_share_the_digest_of_their_inputs_and_differ_in_the_module(both: Both) -> None:
+    (baseline, _), (fixed, _) = (session.read() for session in both)
+    assert baseline.inputs_sha256 == fixed.inputs_sha256
+    assert baseline.configuration_sha256 == fixed.configuration_sha256
+    assert baseline.module.sha256 != fixed.module.sha256
+    assert baseline.testbed is not None
+    assert {*baseline.testbed.commands} == {"gateway", "upstream"}
+
+
+def test_every_key_came_first_as_often_as_the_cells_tell(both: Both) -> None:
+    for session in both:
+        run, results = session.read()
+        first = [result.attempts[0].key for result in results]
+        assert sum(run.first_keys.values()) == len(first) == 18
+        assert all(run.first_keys[key] == first.count(key) for key in set(first) if key)
+
+
+def test_ports_took_connections_before_closing_and_refuse_them_afterwards(both: Both) -> None:
+    for session in both:
+        proof = msgspec.json.decode((session.folder / store.CLEANUP).read_bytes())
+        assert proof["listening"] == dict.fromkeys(proof["refused"], True)
+        assert len(proof["listening"]) == 6

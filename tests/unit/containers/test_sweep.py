@@ -1,0 +1,356 @@
+"""What a sweep removes, in which order, and what it says; by a Docker client of a test's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+import requests
+from docker.errors import APIError, NotFound
+
+from containers import __main__ as command
+from containers import docker_daemon, sweep
+from containers.docker_images import IMAGE_LABEL
+from containers.docker_parts import OWNER_LABEL, RUN_LABEL
+from containers.records import EngineKind
+from containers.sweep import Swept
+from wasm import cache, ownership
+from wasm.errors import GatewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+OURS = ownership.here()
+GONE = str(replace(OURS, started=OURS.started - 9))
+ELSEWHERE = str(replace(OURS, place=replace(OURS.place, machine="00000000"), started=1.0))
+
+
+def refusal(status: int, explanation: str) -> APIError:
+    response = requests.Response()
+    response.status_code = status
+    return APIError(f"{status} Error", response=response, explanation=explanation)
+
+
+@dataclass
+class Thing:
+    """A container, network or volume, as docker's client has them."""
+
+    log: list[str]
+    kind: str
+    name: str
+    owner: str
+    trouble: Exception | None = None
+    reloads: int = 0
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What the daemon says of it."""
+        labels = {OWNER_LABEL: self.owner, RUN_LABEL: "run-1"}
+        return {"Config": {"Labels": labels}} if self.kind == "container" else {"Labels": labels}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """A container's labels."""
+        assert self.kind == "container", "only these have it"
+        return dict(self.attrs["Config"]["Labels"])
+
+    def remove(self, **how: bool) -> None:
+        """Log how it is removed, or refuse."""
+        if self.trouble:
+            raise self.trouble
+        self.log.append(f"{self.kind} {self.name} {how}")
+
+    def reload(self) -> None:
+        """Be there twice, and then no more."""
+        self.reloads += 1
+        if self.reloads == 3:
+            self.log.append(f"{self.kind} {self.name} removed by another")
+            raise NotFound("no such thing")
+
+
+class Images:
+    """The images of a daemon: name -> the error that its removal ends in."""
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+        self.troubles: dict[str, Exception | None] = {}
+
+    def list(self, filters: dict[str, str]) -> Sequence[Any]:
+        """List those with our label."""
+        assert filters == {"label": IMAGE_LABEL}
+        return [
+            SimpleNamespace(id=f"id of {name}", tags=[name] if ":" in name else [], short_id=name)
+            for name in self.troubles
+        ]
+
+    def remove(self, image: str) -> None:
+        """Log an image's removal, or refuse."""
+        trouble = self.troubles[image.removeprefix("id of ")]
+        if trouble:
+            raise trouble
+        self.log.append(f"image {image}")
+
+
+class Docker:
+    """A client that lists what it was given, and logs what is removed."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.things: list[Thing] = []
+        self.images = Images(self.log)
+        self.closed = False
+        for kind in ("container", "network", "volume"):
+            setattr(self, f"{kind}s", SimpleNamespace(list=self._lists(kind)))
+
+    def add(self, kind: str, name: str, owner: str, trouble: Exception | None = None) -> None:
+        """Add a thing of an owner's."""
+        self.things.append(Thing(self.log, kind, name, owner, trouble))
+
+    def close(self) -> None:
+        """Take note."""
+        self.closed = True
+
+    def _lists(self, kind: str) -> Any:
+        def listed(filters: dict[str, str], **options: bool) -> list[Thing]:
+            assert filters == {"label": OWNER_LABEL}
+            # Stopped ones too; and one that is removed between two looks is no error.
+            all_of_them = {"all": True, "ignore_removed": True}
+            assert options == (all_of_them if kind == "container" else {})
+            return [each for each in self.things if each.kind == kind]
+
+        return listed
+
+
+@pytest.fixture
+def client() -> Any:
+    return Docker()
+
+
+@pytest.fixture
+def answers(client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The daemon that answers, beside a cache that nobody uses."""
+    daemon: Any = docker_daemon.Daemon(client, "1.0", "linux/amd64")
+    monkeypatch.setattr("containers.docker_daemon.connect", lambda: daemon)
+    monkeypatch.setenv("GATEWAY_PROOF_CACHE", str(tmp_path / "cache"))
+    return client
+
+
+@pytest.fixture
+def abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that a dead run worked in."""
+    monkeypatch.setenv("GATEWAY_PROOF_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "work" / f"go-build-{GONE}-x_y"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_only_an_owner_that_is_known_to_be_gone_loses_anything(client: Any) -> None:
+    for kind in ("container", "network", "volume"):
+        client.add(kind, "live", str(OURS))
+        client.add(kind, "elsewhere", ELSEWHERE)
+        client.add(kind, "nobody's", "")
+        client.add(kind, "odd", "somebody")
+        client.add(kind, "dead", GONE)
+    swept = sweep.containers_and_networks(client)
+    assert swept.lines == (
+        "swept: container dead of run run-1",
+        "swept: network dead of run run-1",
+        "swept: volume dead of run run-1",
+    )
+
+
+def test_containers_go_first_with_their_volumes_then_what_they_were_attached_to(
+    client: Any,
+) -> None:
+    for kind in ("volume", "network", "container"):
+        client.add(kind, "one", GONE)
+        client.add(kind, "other", GONE)
+    sweep.containers_and_networks(client)
+    how = {"container": {"force": True, "v": True}, "network": {}, "volume": {"force": True}}
+    assert client.log == [f"{kind} {name} {how[kind]}" for kind in how for name in ("one", "other")]
+
+
+def test_what_cannot_be_removed_is_told_and_the_rest_goes(client: Any) -> None:
+    client.add("container", "stubborn", GONE, refusal(500, "device or resource busy"))
+    client.add("container", "other", GONE)
+    client.add("network", "inside", GONE, refusal(403, "it has active endpoints"))
+    swept = sweep.containers_and_networks(client)
+    assert swept.lines == (
+        "swept: container other of run run-1",
+        "could not be swept: container stubborn of run run-1: device or resource busy",
+        "could not be swept: network inside of run run-1: it has active endpoints",
+    )
+
+
+def test_what_another_sweep_has_removed_is_not_told(client: Any) -> None:
+    client.add("container", "one", GONE, NotFound("no such container"))
+    assert sweep.containers_and_networks(client) == Swept()
+
+
+def test_what_another_sweep_is_removing_is_waited_for(client: Any) -> None:
+    explanation = "removal of container 1f is already in progress"
+    client.add("container", "one", GONE, refusal(409, explanation))
+    client.add("network", "inside", GONE)
+    swept = sweep.containers_and_networks(client)
+    assert swept.lines == ("swept: network inside of run run-1",)
+    assert client.log == ["container one removed by another", "network inside {}"]
+
+
+def test_a_removal_that_never_ends_is_told(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("containers.sweep._REMOVED_WITHIN_S", 0.0)
+    client.add("container", "one", GONE, refusal(409, "removal is already in progress"))
+    assert sweep.containers_and_networks(client).stuck == (
+        "container one of run run-1: removal is already in progress",
+    )
+
+
+def test_images_go_when_no_run_lives_and_those_that_a_container_uses_are_kept(client: Any) -> None:
+    client.add("network", "of a dead run", GONE)
+    in_use = refusal(409, "conflict: container 1f is using it")
+    client.images.troubles = {"envoy:1": None, "upstream:1": in_use, "1f2e": None, "gone:1": None}
+    client.images.troubles["gone:1"] = NotFound("no such image")
+    assert sweep.images(client).lines == (
+        "swept: image envoy:1",
+        "swept: image 1f2e",
+        "kept: image upstream:1: conflict: container 1f is using it",
+    )
+    assert client.log == ["image id of envoy:1", "image id of 1f2e"]
+
+
+@pytest.mark.parametrize("owner", [str(OURS), ELSEWHERE])
+@pytest.mark.parametrize("kind", ["container", "network"])
+def test_no_image_goes_while_a_run_lives_that_may_use_it(
+    client: Any, kind: str, owner: str
+) -> None:
+    client.add(kind, "live", owner)
+    client.images.troubles = {"envoy:1": None}
+    assert sweep.images(client).lines == ("kept: image envoy:1, which run run-1 may be using",)
+    assert client.log == []
+
+
+def test_a_run_sweeps_no_image(answers: Docker) -> None:
+    answers.add("container", "dead", GONE)
+    answers.images.troubles = {"envoy:1": None}
+    swept = sweep.of_dead_runs(EngineKind.DOCKER)
+    assert swept.lines == ("swept: container dead of run run-1",)
+    assert answers.closed
+
+
+def test_a_process_run_does_not_ask_docker(
+    abandoned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("containers.docker_daemon.connect", lambda: pytest.fail("it was asked"))
+    swept = sweep.of_dead_runs(EngineKind.PROCESS)
+    assert swept.lines == (f"swept: work folder {abandoned.name}",)
+    assert not abandoned.exists()
+
+
+def test_the_folder_of_a_live_process_stays(abandoned: Path) -> None:
+    with cache.scratch("go-build") as live:
+        sweep.of_dead_runs(EngineKind.PROCESS)
+        assert live.exists()
+    assert not abandoned.exists()
+
+
+@pytest.fixture
+def sleepers(abandoned: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A process that works for the dead run, one that works for us, and one that looks on."""
+    with cache.scratch("go-build") as live:
+        processes = [
+            subprocess.Popen(["sleep", "300"], cwd=cwd, env={**os.environ, **extra})
+            for cwd, extra in (
+                ("/", {"GOTMPDIR": str(abandoned)}),
+                ("/", {"GOTMPDIR": str(live)}),
+                (abandoned, {}),
+            )
+        ]
+        yield processes
+        for each in processes:
+            each.kill()
+            each.wait()
+
+
+def test_what_a_dead_run_started_is_ended_before_its_folder_goes(
+    abandoned: Path, sleepers: list[subprocess.Popen[bytes]]
+) -> None:
+    theirs, ours, looking = sleepers
+    swept = sweep.of_dead_runs(EngineKind.PROCESS)
+    assert swept.lines == (
+        f"swept: process {theirs.pid} (sleep), which a dead run had started",
+        f"swept: work folder {abandoned.name}",
+    )
+    assert not psutil.pid_exists(theirs.pid)
+    assert (ours.poll(), looking.poll()) == (None, None)
+
+
+def test_clean_removes_images_and_cache_too(answers: Docker, abandoned: Path) -> None:
+    answers.add("container", "dead", GONE)
+    answers.images.troubles = {"envoy:1": None}
+    entry = cache.root() / "modules" / ("0f" * 32)
+    entry.mkdir(parents=True)
+    assert sweep.everything_unused().lines == (
+        f"swept: work folder {abandoned.name}",
+        "swept: container dead of run run-1",
+        "swept: image envoy:1",
+        "swept: 1 of modules in the cache",
+    )
+    assert not entry.exists()
+
+
+def test_clean_without_a_daemon_says_so_and_does_the_rest(
+    abandoned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses() -> None:
+        raise GatewayError("no Docker daemon answers at /a (No such file); expected one; start it")
+
+    monkeypatch.setattr("containers.docker_daemon.connect", refuses)
+    assert sweep.everything_unused().lines == (
+        f"swept: work folder {abandoned.name}",
+        "kept: whatever Docker has: no Docker daemon answers at /a (No such file)",
+    )
+
+
+def test_the_command_says_that_nothing_was_left(
+    answers: Docker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.main(["sweep"])
+    assert capsys.readouterr().out == "nothing of ours was left\n"
+    assert answers.closed
+
+
+def test_the_command_fails_in_a_sentence_when_something_stays(
+    answers: Docker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers.add("container", "stubborn", GONE, refusal(500, "device or resource busy"))
+    with pytest.raises(GatewayError) as caught:
+        command.main(["clean"])
+    stuck = "container stubborn of run run-1: device or resource busy"
+    assert capsys.readouterr().out == f"could not be swept: {stuck}\n"
+    assert caught.value.sentence == (
+        f"1 of what dead runs left could not be swept, first {stuck}; expected it to go; remove it "
+        "by hand, or try again later"
+    )
+
+
+def test_a_sweep_is_a_command_of_its_own(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "containers", "sweep"],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "GATEWAY_PROOF_CACHE": str(tmp_path),
+            "DOCKER_HOST": "unix:///nowhere/docker.sock",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "nothing of ours was left\n")
+    assert list(tmp_path.iterdir()) == []

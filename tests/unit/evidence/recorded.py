@@ -1,0 +1,270 @@
+"""Whole run folders made by hand: what a process run leaves, without an Envoy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
+
+import msgspec
+
+from containers import envoy_config
+from containers.envoy_config import Address, Wiring
+from containers.exchange import Answer
+from containers.records import AdapterFacts, Cleanup, Listener, ProcessSeen, TestbedFacts, Timings
+from containers.testbed import Plan
+from sessions.evidence import bundle, folders, inputs, store
+from sessions.evidence.records import Counts, first_keys
+from sessions.matrix import cells
+from sessions.matrix.case import Mode
+from tests.unit.evidence.runs import CASES, facts, module, run
+from tests.unit.matrix.observations import ADDRESS, CONTROL, KLING, defective, right
+from wasm.records import Fix, Patch, Variant, sha256_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from containers.exchange import Attempt
+    from sessions.evidence.records import Run
+    from sessions.matrix.case import Case
+    from sessions.matrix.cells import Cell, Observation, Result
+
+REPEATS = 3
+LISTENERS = {KLING.name: "http://127.0.0.1:40011", CONTROL.name: "http://127.0.0.1:40012"}
+PATCH = Patch.of(
+    b"diff --git a/provider/failover.go b/provider/failover.go\n"
+    b"--- a/provider/failover.go\n+++ b/provider/failover.go\n@@ -1 +1 @@\n-old\n+new\n"
+)
+PORTS = [
+    *(f"gateway {name} {url.removeprefix('http://')}" for name, url in LISTENERS.items()),
+    "gateway admin 127.0.0.1:40013",
+    "upstream control 127.0.0.1:40014",
+    f"upstream model {ADDRESS}",
+]
+CLEANUP = Cleanup(
+    processes=[
+        ProcessSeen(name="gateway", pid=11, exit_status=0, ended=True),
+        ProcessSeen(name="upstream", pid=10, exit_status=0, ended=True),
+    ],
+    listening=dict.fromkeys(PORTS, True),
+    refused=dict.fromkeys(PORTS, True),
+    network_isolation="none was enforced",
+)
+TIMINGS = Timings(gateway_ready_s=3.5, opened_s=4.0, closed_s=0.1)
+
+
+def results(
+    variant: Variant, repeats: int = REPEATS, *, shows_defect: bool | None = None
+) -> list[Result]:
+    """Every cell of a run as a journal tells it; the first key alternates."""
+    defect = variant is Variant.BASELINE if shows_defect is None else shows_defect
+    by_name = {case.name: case for case in CASES}
+    found: list[Result] = []
+    sequence = 0
+    for epoch, cell in enumerate(cells.plan(CASES, repeats), 1):
+        case = by_name[cell.case]
+        wrong = defect and case is KLING and cell.mode is Mode.RETRY
+        seen = defective(case) if wrong else right(case, cell.mode)
+        attempts = tuple(_journaled(case, cell, seen, epoch, sequence))
+        sequence += len(attempts)
+        seen = msgspec.structs.replace(
+            seen, request=cells.request(case, cell), attempts=attempts, seconds=0.01
+        )
+        found.append(cells.conclude(case, cell, variant, seen, ADDRESS))
+    return found
+
+
+def _journaled(
+    case: Case, cell: Cell, seen: Observation, epoch: int, sequence: int
+) -> Iterable[Attempt]:
+    """Number the attempts through, and let the upstream answer as its script says."""
+    steps = cells.script(case, cell.mode)["steps"]
+    keys = case.keys if epoch % 2 else case.keys[::-1]
+    for number, attempt in enumerate(seen.attempts):
+        unmet = ("path", "json_body") if attempt.target != case.upstream.target else ()
+        answer = steps[number]["respond"]
+        refusal = {"error": "attempt did not match", "step": "retry", "unmet": list(unmet)}
+        answered = Answer(
+            status=400 if unmet else answer["status"],
+            headers=(("content-type", "application/json"),),
+            body=msgspec.json.encode(refusal if unmet else answer["json_body"]),
+        )
+        yield msgspec.structs.replace(
+            attempt,
+            epoch=epoch,
+            sequence=sequence + number + 1,
+            received_mono_ns=1_000_000 * (sequence + number + 1),
+            answered_mono_ns=1_000_000 * (sequence + number + 1) + 400_000,
+            headers=(
+                ("authorization", f"Bearer {keys[number % 2]}"),
+                ("content-type", "application/json"),
+            ),
+            step=steps[number]["name"],
+            matched=not unmet,
+            unmet=unmet,
+            answered=answered,
+        )
+
+
+def write(
+    folder: Path, variant: Variant, found: Sequence[Result] | None = None, **changes: Any
+) -> Path:
+    """Write a run's folder, sealed; ``changes`` are of its record."""
+    repeats = changes.pop("repeats", REPEATS)
+    found = results(variant, repeats) if found is None else found
+    (folder / "logs").mkdir(parents=True)
+    config = _config(folder, variant)
+    _logs(folder, found)
+    (folder / "junit.xml").write_text(junit(found))
+    store.write_cells(folder, found)
+    store.write_json(folder / store.CLEANUP, CLEANUP)
+    fix = Fix(origin="higress-4396", patch=PATCH, baseline_sha256="b" * 64)
+    made = module(variant, fix=fix if variant is Variant.FIXED else None)
+    store.write_patches(folder, made)
+    configuration = inputs.configuration_digest(config)
+    known = _facts(made.sha256, config)
+    record = run(
+        variant,
+        id=folder.name if folder.name != variant else f"20260101T000000Z-{variant}-000000",
+        command=["python", "-m", "pytest", "tests/runtime", f"--variant={variant}"],
+        session_command=["nox", "-s", f"runtime-{variant}"],
+        assertion_command=["nox", "-s", "report", "verify"],
+        cleanup_command=["nox", "-s", "clean"],
+        environment={"LANG": "C.UTF-8"},
+        module=made,
+        testbed=known,
+        repeats=repeats,
+        listeners=LISTENERS,
+        inputs_sha256=inputs.digest(CASES, repeats, known, configuration),
+        configuration_sha256=configuration,
+        counts=Counts.of(found),
+        first_keys=first_keys(found),
+        timings=TIMINGS,
+        exchanges_s=sum(each.response.seconds for each in found if each.response),
+    )
+    record = msgspec.structs.replace(
+        record, machine=msgspec.structs.replace(record.machine, versions={"python": "3.11.7"})
+    )
+    rewrite(folder, msgspec.structs.replace(record, **changes))
+    return folder
+
+
+def rewrite(folder: Path, record: Run) -> None:
+    """Write a run's record with the digests of all its files, and seal the folder."""
+    files = {name: sha for name, sha in store.digests(folder).items() if name != store.RUN}
+    store.write_json(folder / store.RUN, msgspec.structs.replace(record, files=files))
+    store.seal(folder)
+
+
+def _facts(module_sha256: str, config: bytes) -> TestbedFacts:
+    adapter = AdapterFacts(
+        original_sha256=module_sha256,
+        adapted_sha256="4" * 64,
+        cluster_filter_sha256="5" * 64,
+        steps=["The export is renamed."],
+    )
+    return replace(
+        facts(adapter=adapter, gateway_config_sha256=sha256_of(config)),
+        commands={"gateway": ["envoy"], "upstream": ["upstream", "serve"]},
+    )
+
+
+def _config(folder: Path, variant: Variant) -> bytes:
+    host, _, port = ADDRESS.rpartition(":")
+    plan = Plan(
+        module=module(variant),
+        listeners=tuple(Listener(name=each.name, plugin_config=each.plugin) for each in CASES),
+        folder=folder,
+    )
+    wiring = Wiring(
+        module=f"/cache/{variant}.wasm",
+        cluster_filter="/cache/filter.wasm",
+        listeners=[Address(host="127.0.0.1", port=0)] * len(CASES),
+        admin=Address(host="127.0.0.1", port=0),
+        upstream=Address(host=host, port=int(port)),
+        access_log=str(folder / "logs" / "access.log"),
+    )
+    return envoy_config.write(plan, wiring).read_bytes()
+
+
+def _logs(folder: Path, found: Sequence[Result]) -> None:
+    logs = folder / "logs"
+    attempts = [attempt for each in found for attempt in each.attempts]
+    (logs / "access.log").write_text("".join(json.dumps(_access(e)) + "\n" for e in found))
+    (logs / "upstream.log").write_text(
+        "".join(f"2026-01-01T00:00:00Z {_upstream(attempt)}\n" for attempt in attempts)
+    )
+    (logs / "gateway.log").write_text("[info][wasm] plugin start successfully\n")
+    info = {"version": "abc/1.40.0/Clean/RELEASE/BoringSSL", "state": "LIVE"}
+    (logs / "server_info.json").write_text(json.dumps(info))
+    requests = {
+        f"http.{case.name}.downstream_rq_total": sum(each.cell.case == case.name for each in found)
+        for case in CASES
+    }
+    stats = {"cluster.mock-upstream.upstream_rq_total": len(attempts), **requests}
+    (logs / "stats.txt").write_text("".join(f"{name}: {n}\n" for name, n in stats.items()))
+    (logs / "clusters.txt").write_text(
+        f"mock-upstream::observability_name::mock-upstream\nmock-upstream::{ADDRESS}::rq_total::1\n"
+    )
+
+
+def _access(each: Result) -> dict[str, Any]:
+    assert each.response is not None
+    first = each.attempts[0]
+    return {
+        "method": first.method,
+        "request_id": each.cell.id,
+        "status": each.response.status,
+        "target": first.target,
+        "upstream_cluster": "mock-upstream",
+        "upstream_host": first.arrived_on,
+    }
+
+
+def _upstream(attempt: Attempt) -> str:
+    assert attempt.answered is not None
+    unmet = " ".join(f'"{name}"' for name in attempt.unmet)
+    matched = str(attempt.matched).lower()
+    return (
+        f'model {attempt.sequence} {attempt.method} "{attempt.target}" {attempt.answered.status} '
+        f"epoch={attempt.epoch} order={attempt.order} step={json.dumps(attempt.step)} "
+        f'matched={matched} unmet=[{unmet}] action=""'
+    )
+
+
+def junit(found: Iterable[Result]) -> str:
+    """Return pytest's report of some cells."""
+    tests = "".join(
+        f"<testcase name={quoteattr(f'test_cell[{each.cell.id}]')}>{_outcome(each)}</testcase>"
+        for each in found
+    )
+    return f"<testsuites><testsuite>{tests}</testsuite></testsuites>"
+
+
+def _outcome(each: Result) -> str:
+    if not each.as_declared:
+        return '<failure message="not as declared" />'
+    return '<skipped type="pytest.xfail" />' if each.must_fail else ""
+
+
+def pair(evidence: Path, repeats: int = REPEATS) -> dict[Variant, Path]:
+    """Write a baseline and a fixed run as their sessions leave them; both are the latest."""
+    written = {}
+    for variant in Variant:
+        folder = evidence / "runs" / f"20260101T000000Z-{variant}-000000"
+        written[variant] = write(folder, variant, repeats=repeats)
+        folders.point_latest(evidence, variant, folder)
+    return written
+
+
+def made(evidence: Path, key: Path | None = None) -> bundle.Made:
+    """Make a bundle of a baseline and a fixed run."""
+    return bundle.make(evidence, pair(evidence), key)
+
+
+def copied(folder: Path, where: Path) -> Path:
+    """Copy a bundle, to be changed."""
+    return shutil.copytree(folder, where)

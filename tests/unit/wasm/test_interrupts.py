@@ -1,0 +1,106 @@
+"""Interrupts that wait: none is lost, none gets in between, and nothing is started deaf to them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from wasm import command, interrupts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NUMBERS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture(autouse=True)
+def _taken_as_ctrl_c() -> Iterator[None]:
+    before = {number: signal.signal(number, signal.default_int_handler) for number in NUMBERS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def raised_here() -> Iterator[None]:
+    with pytest.raises(KeyboardInterrupt):
+        yield
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_an_interrupt_waits_until_the_end_and_is_raised_there(number: signal.Signals) -> None:
+    done = []
+    with raised_here(), interrupts.held():
+        signal.raise_signal(number)
+        done.append("the rest")
+    assert done == ["the rest"]
+    assert signal.getsignal(number) is signal.default_int_handler
+
+
+def test_what_is_ignored_stays_so() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with interrupts.held():
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_holding_within_holding_lets_go_at_the_outer_end() -> None:
+    done = []
+    with raised_here(), interrupts.held():
+        with interrupts.held():
+            signal.raise_signal(signal.SIGTERM)
+        done.append("still held")
+    assert done == ["still held"]
+
+
+def test_what_is_started_meanwhile_can_be_interrupted() -> None:
+    shows = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    with interrupts.held():
+        shown = subprocess.check_output([sys.executable, "-c", shows], text=True)
+    assert shown == "set()\n"
+
+
+def test_a_stack_is_closed_whole_and_the_interrupt_follows() -> None:
+    done: list[str] = []
+    with raised_here(), interrupts.ClosedInPeace() as stack:
+        stack.callback(done.append, "first in")
+        stack.callback(signal.raise_signal, signal.SIGINT)
+        stack.callback(done.append, "last in")
+    assert done == ["last in", "first in"]
+
+
+def test_another_thread_holds_nothing_for_the_main_one() -> None:
+    done = []
+
+    def elsewhere() -> None:
+        with interrupts.held():
+            done.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert done == [signal.default_int_handler]
+
+
+def test_an_interrupt_while_a_command_is_being_started_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: object, **settings: object) -> None:
+            super().__init__(*arguments, **settings)  # type: ignore[call-overload]
+            started.append(self)
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("wasm.command.subprocess.Popen", Interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        command.run(["sleep", "300"])
+        pytest.fail("it was not interrupted")
+    assert [each.returncode for each in started] == [-signal.SIGKILL]

@@ -1,0 +1,209 @@
+"""The wrong fixes: what each of them writes, and that the regression tests decide about them."""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from tests.unit.wasm.test_retry_identity import AFTER, BEFORE, FAILOVER, RETRY, go, written
+from wasm import __main__ as command
+from wasm import mutants
+from wasm.errors import BuildError, SourceError
+from wasm.mutants import MUTANTS, Mutant, MutantRun
+from wasm.records import sha256_of
+from wasm.retry_identity import RULES, fix
+from wasm.source import Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MUTANT = {mutant.id: mutant for mutant in MUTANTS}
+CHAT = "ApiNameChatCompletion"
+# The sample lacks what two mutants name.
+SAMPLE = {
+    **BEFORE,
+    "provider/more.go": (
+        'package provider\n\nconst ApiNameVideos ApiName = "openai/v1/videos"\n\n'
+        'const providerTypeKling = "kling"\n'
+    ),
+}
+RETRY_CALL = (
+    "\t_, _, err := c.transformRequestHeadersAndBody(ctx, activeProvider, {}, [][2]string{{"
+)
+CHECK_CALL = (
+    "\t\t\t_, _, err := c.transformRequestHeadersAndBody(wrapper.NewHttpContext(), activeProvider, "
+    "{}, headers, body)"
+)
+
+
+def differing(folder: Path, mutant: Mutant) -> dict[str, list[str]]:
+    """The lines in which a mutant of the sample differs from the fix: path to -old, +new."""
+    files = fix(written(folder, SAMPLE), mutant.rules).files
+    found = {}
+    for path in (FAILOVER, RETRY):
+        new = files[path].decode() if path in files else SAMPLE[path]
+        lines = difflib.ndiff(AFTER[path].splitlines(), new.splitlines())
+        found[path] = [line for line in lines if line[0] in "+-"]
+    return {path: lines for path, lines in found.items() if lines}
+
+
+def forgotten(line: str) -> dict[str, list[str]]:
+    """What differs where one call still passes Chat Completions."""
+    return {FAILOVER: [f"- {line.format('apiName')}", f"+ {line.format(CHAT)}"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "chat-in-retry",
+            {RETRY: ["- " + RETRY_CALL.format("apiName"), "+ " + RETRY_CALL.format(CHAT)]},
+        ),
+        (
+            "empty-in-retry",
+            {RETRY: ["- " + RETRY_CALL.format("apiName"), "+ " + RETRY_CALL.format('""')]},
+        ),
+        (
+            "kling-in-retry",
+            {
+                RETRY: [
+                    "+ \tif activeProvider.GetProviderType() != providerTypeKling {",
+                    f"+ \t\tapiName = {CHAT}",
+                    "+ \t}",
+                ]
+            },
+        ),
+        (
+            "video-in-health-check",
+            {FAILOVER: ["- " + CHECK_CALL.format(CHAT), "+ " + CHECK_CALL.format("ApiNameVideos")]},
+        ),
+        (
+            "empty-in-health-check",
+            {FAILOVER: ["- " + CHECK_CALL.format(CHAT), "+ " + CHECK_CALL.format('""')]},
+        ),
+        (
+            "forgotten-forward-to-header-transform",
+            forgotten("\t\thandler.TransformRequestHeaders(ctx, {}, modifiedHeaders)"),
+        ),
+        (
+            "forgotten-forward-to-body-transform",
+            forgotten("\t\tbody, err = handler.TransformRequestBody(ctx, {}, body)"),
+        ),
+        (
+            "forgotten-forward-to-body-headers-transform",
+            forgotten(
+                "\t\tbody, err = handler.TransformRequestBodyHeaders(ctx, {}, body, "
+                "modifiedHeaders)"
+            ),
+        ),
+        (
+            "forgotten-forward-to-default-transform",
+            forgotten("\t\tbody, err = c.defaultTransformRequestBody(ctx, {}, body)"),
+        ),
+    ],
+)
+def test_a_mutant_differs_from_the_fix_in_what_is_wrong_about_it(
+    tmp_path: Path, name: str, expected: dict[str, list[str]]
+) -> None:
+    assert differing(tmp_path, MUTANT[name]) == expected
+
+
+def test_the_swapped_dispatch_has_its_branches_in_the_other_order(tmp_path: Path) -> None:
+    text = fix(written(tmp_path, SAMPLE), MUTANT["swapped-precedence"].rules).files[FAILOVER]
+    lines = [line.strip() for line in text.decode().splitlines()]
+    order = [line for line in lines if line.startswith(("body, err =", "if handler", "} else"))]
+    assert order[1:] == [
+        "if handler, ok := activeProvider.(TransformRequestBodyHeadersHandler); ok {",
+        "body, err = handler.TransformRequestBodyHeaders(ctx, apiName, body, modifiedHeaders)",
+        "} else if handler, ok := activeProvider.(TransformRequestBodyHandler); ok {",
+        "body, err = handler.TransformRequestBody(ctx, apiName, body)",
+        "} else {",
+        "body, err = c.defaultTransformRequestBody(ctx, apiName, body)",
+    ]
+
+
+def test_each_compiles_is_formatted_and_has_a_name_of_its_own(tmp_path: Path) -> None:
+    assert len(MUTANT) == len(MUTANTS) == 10
+    for mutant in MUTANTS:
+        folder = written(tmp_path / mutant.id, SAMPLE)
+        for path, content in fix(folder, mutant.rules).files.items():
+            (folder / path).write_bytes(content)
+        assert (mutant.id, go(folder, "gofmt", "-l", ".")) == (mutant.id, "")
+        assert (mutant.id, go(folder, "go", "vet", "./...")) == (mutant.id, "")
+
+
+def test_those_that_the_bundled_cases_can_tell_from_the_fix_are_marked() -> None:
+    assert [mutant.id for mutant in MUTANTS if mutant.visible_at_runtime] == [
+        "chat-in-retry",
+        "empty-in-retry",
+        "forgotten-forward-to-body-headers-transform",
+    ]
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_the_tests_kill_the_most_hidden_mutant_and_not_the_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alive = Mutant("alive", "nothing is wrong about it", RULES)
+    hidden = MUTANT["forgotten-forward-to-default-transform"]
+    monkeypatch.setattr(mutants, "MUTANTS", (hidden, alive))
+    # Its module is built and tested by the session; here the tests' own words are enough.
+    monkeypatch.setattr(mutants, "FIX", Mutant("fix", "the fix itself", RULES))
+
+    command.main(["mutants", f"--output={tmp_path / 'out'}"])
+
+    found = msgspec.json.decode((tmp_path / "out/mutants.json").read_bytes(), type=MutantRun)
+    killed, survives = found.mutants
+    assert killed.killed_by == ["provider.TestRetryApiIdentityOfTheHelpersDefaultTransform"]
+    assert survives.killed_by == []
+    assert survives.passed == found.tests_of_the_fix == killed.passed + 1
+    assert (killed.module_sha256, killed.killed_at_runtime) == (None, None)
+    assert killed.places == {rule.id: 1 for rule in hidden.rules}
+    patch = (tmp_path / "out" / killed.patch).read_bytes()
+    assert killed.patch_sha256 == sha256_of(patch)
+    assert b"retry_api_identity" not in patch
+    assert "forgotten-forward-to-default-transform: 1 tests fail in " in capsys.readouterr().out
+    applied = subprocess.run(
+        ["git", "apply", "--numstat", "-"], input=patch, capture_output=True, check=True
+    )
+    assert applied.stdout.split()[2::3] == [
+        b"wasm/go/reference/provider/failover.go",
+        b"wasm/go/reference/provider/retry.go",
+    ]
+    assert list((tmp_path / "cache" / "work").iterdir()) == []
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_a_mutant_that_does_not_compile_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Mutant("broken", "it does not compile", MUTANTS[0].rules[:-1])
+    monkeypatch.setattr(mutants, "FIX", broken)
+    with pytest.raises(BuildError) as refused:
+        mutants.run(Request(), lambda _: None)
+    assert str(refused.value).startswith("the mutant broken could not be tried: ")
+    assert "not enough arguments in call to c.transformRequestHeadersAndBody" in (
+        refused.value.detail
+    )
+
+
+def test_tests_that_fail_on_the_fix_itself_catch_nothing(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = Mutant("fix", "", MUTANT["forgotten-forward-to-default-transform"].rules)
+    monkeypatch.setattr(mutants, "FIX", wrong)
+    with pytest.raises(BuildError) as refused:
+        mutants.run(Request(), lambda _: None)
+    assert str(refused.value) == (
+        "1 regression tests fail on the fix itself and 0 are skipped; expected all to pass, or "
+        "they catch nothing; see the lines above"
+    )
+    assert "TestRetryApiIdentityOfTheHelpersDefaultTransform" in refused.value.detail
+    assert list((cache_folder / "work").iterdir()) == []
+
+
+def test_another_fix_is_refused() -> None:
+    with pytest.raises(SourceError, match="--fixed-ref was given; expected the built-in fix"):
+        mutants.run(Request(fixed_ref="v2"), print)

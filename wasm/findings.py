@@ -1,0 +1,52 @@
+"""What Go's own checks find in a plugin's folder, told so that two trees can be compared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wasm import command
+from wasm.errors import BuildError
+
+if TYPE_CHECKING:
+    from wasm.toolchain import Toolchain
+
+# Where something is moves with every change.
+_POSITION = re.compile(r":\d+(:\d+)?:")
+
+
+def vet(go: Toolchain, plugin: Path) -> frozenset[str]:
+    """Return what ``go vet`` finds, tests included, without line numbers.
+
+    Raises:
+        BuildError: It could not be run.
+    """
+    done = command.run([go.program, "vet", "./..."], cwd=plugin, env=go.environment)
+    lines = (line.strip() for line in done.stderr.splitlines())
+    found = frozenset(_POSITION.sub(":", line) for line in lines if line and line[0] != "#")
+    if not done.succeeded and not found:
+        raise BuildError(f"go vet could not be run: {done.last_line}; expected it to read the tree")
+    return found
+
+
+def unformatted(go: Toolchain, plugin: Path) -> frozenset[str]:
+    """Return the files that ``gofmt -l`` names, of the same Go.
+
+    Raises:
+        BuildError: It could not be run.
+    """
+    root = command.run([go.program, "env", "GOROOT"], cwd=plugin, env=go.environment)
+    gofmt = Path(root.stdout.decode().strip()) / "bin" / "gofmt"
+    try:
+        done = command.run([str(gofmt), "-l", "."], cwd=plugin, env=go.environment)
+    except OSError as error:
+        raise BuildError(
+            f"{gofmt} cannot be started ({error.strerror}); expected gofmt beside Go; install Go "
+            "anew"
+        ) from error
+    if not done.succeeded:
+        raise BuildError(
+            f"gofmt could not read the tree: {done.last_line}; expected Go that parses"
+        )
+    return frozenset(done.stdout.decode().splitlines())

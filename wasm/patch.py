@@ -1,0 +1,278 @@
+"""The fix and its regression tests as one patch that ``git apply`` takes, proved before it is kept.
+
+What is written has been applied to a fresh copy of the baseline; the tree after it has been held
+against the one that was meant, formatted, vetted, and its tests run, on the baseline too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wasm import build, cache, files, findings, git, regression, repository, source, toolchain
+from wasm.errors import BuildError, SourceError
+from wasm.records import Fix, Patch, Source, Variant
+from wasm.regression import Compared
+from wasm.retry_identity import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from wasm.repository import Repository
+    from wasm.source import Request, Tree
+    from wasm.toolchain import Toolchain
+
+_HEADER = """\
+ai-proxy: a retry keeps the API of its request (Higress #4396)
+
+A retry was rebuilt as Chat Completions whatever API its request was of, so that the retry of a
+video went out with the path and the body of a chat. The helper that rebuilds a request now takes
+the API name; a retry passes its own, and the generated health check passes Chat Completions,
+which it means to probe. The order of the dispatch stays as it was.
+
+Changed, by rule (places):
+{rules}
+
+With it come regression tests, new files only:
+{tests}
+On this source {fail_to_pass} of them fail before and pass after, {pass_to_pass} pass before and
+after, and {only} need the new argument to compile.
+
+What it leaves as it was: a retry is sent as POST whatever the method of its request; the content
+type of a retry is JSON, so multipart bodies are not resent as such; provider domain and base path;
+streaming responses, which are not retried. Of neighbouring pull requests (4552, 3882) it has
+nothing.
+
+{base_path}
+
+Made from {plugin}
+of {repository}
+at {commit}{dirty}.
+"""
+_KEPT = """\
+A providerBasePath together with a Kling video: on this source the retry keeps it
+({path})."""
+_LOST = """\
+A providerBasePath together with a Kling video: on this source the retry goes to
+{path} without it.
+Kling's transform of body and headers sets the path after the helper has put the base path before
+it; without this patch the base path was kept and the path after it was wrong. That transform is
+outside the scope of this patch; a test says what happens today."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchRecord:
+    """What was proved of a patch, and where it fits.
+
+    Attributes:
+        sha256: Digest of the patch file, its description included.
+        source: The baseline that it was made from.
+        places: Rule id -> how many places it changed.
+        changed: The files of the source that it changes.
+        added: The files that it adds.
+        vet: What ``go vet`` finds on the baseline already, left as it is.
+        unformatted: The same of ``gofmt -l``.
+        tests: How the regression tests fared.
+        base_path: The paths of retries with a providerBasePath -> whether they kept it.
+    """
+
+    sha256: str
+    source: Source
+    places: dict[str, int]
+    changed: list[str]
+    added: list[str]
+    vet: list[str]
+    unformatted: list[str]
+    tests: Compared
+    base_path: dict[str, bool]
+
+
+def refuse_other_fixes(request: Request) -> None:
+    """Refuse options that name another fix: it is the built-in one that is spoken of.
+
+    Raises:
+        SourceError: One was given.
+    """
+    for option, value in (
+        ("--fixed-ref", request.fixed_ref),
+        ("--fixed-patch", request.fixed_patch),
+    ):
+        if value:
+            raise SourceError(
+                f"{option} was given; expected the built-in fix for #4396, which this session is "
+                "about; leave it out"
+            )
+
+
+def make(request: Request, say: Callable[[str], object]) -> tuple[bytes, PatchRecord]:
+    """Make the patch and prove it; return it with what was proved.
+
+    Raises:
+        SourceError: The source is not one that the fix fits, or does not show the defect.
+        BuildError: The tree after it is not formatted, does not vet, or its tests do not pass.
+    """
+    refuse_other_fixes(request)
+    go = toolchain.locate()
+    with (
+        source.taken_out(Variant.BASELINE, request) as baseline,
+        source.taken_out(Variant.FIXED, request) as meant,
+        source.taken_out(Variant.BASELINE, request) as patched,
+        aside() as ours,
+    ):
+        fix = _built_in(meant)
+        for rule in RULES:
+            say(f"{rule.id}: {_places(fix.places[rule.id])}: {rule.says}")
+        modules = [build.built_from(baseline, Variant.BASELINE)]
+        modules += [build.built_from(meant, Variant.FIXED)]
+        before = ours.tree_of(baseline.root)
+        tests = regression.lay_over(meant.plugin, with_the_fix=True)
+        diff = difference(ours, before, meant)
+        files.apply(diff.content, patched.root, [baseline.source.plugin], "of the fix")
+        _refuse_another_tree(meant, patched)
+        say(f"git apply: {len(fix.changed)} files changed, {len(tests)} added, as was meant")
+        vet, unformatted = _findings(go, baseline, patched, say)
+
+        regression.lay_over(baseline.plugin, with_the_fix=False)
+        shown = [
+            regression.run(go, tree.plugin, module.path)
+            for tree, module in zip((baseline, patched), modules, strict=True)
+        ]
+    compared = regression.compare(*shown)
+    for line in told(compared):
+        say(line)
+    plugin = baseline.source.plugin
+    described = _described(baseline.source, fix, tests, compared, shown[1].base_path)
+    content = described.encode() + diff.content
+    record = PatchRecord(
+        sha256=Patch.of(content).sha256,
+        source=baseline.source,
+        places=fix.places,
+        changed=fix.changed,
+        added=[f"{plugin}/{name}" for name in tests],
+        vet=sorted(vet),
+        unformatted=sorted(unformatted),
+        tests=compared,
+        base_path=shown[1].base_path,
+    )
+    return content, record
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[Repository]:
+    """Give an empty repository of ours, to name trees in and to tell them apart."""
+    with cache.scratch("patch") as folder:
+        made = git.run("init", "--quiet", "--bare", cwd=folder)
+        if not made.succeeded:
+            raise SourceError(
+                f"git init failed in {folder}: {git.reason(made)}; expected git 2.30 or newer"
+            )
+        with repository.opened(folder) as ours:
+            yield ours
+
+
+def difference(ours: Repository, before: str, after: Tree) -> Patch:
+    """Return what makes one tree the other, as ``git apply`` takes it at the repository's root.
+
+    Raises:
+        SourceError: They are the same.
+    """
+    found = ours.diff(before, ours.tree_of(after.root), ["."])
+    if found is None:
+        raise SourceError(
+            f"nothing was changed in {after.source.plugin}; expected the defect of #4396 there; "
+            "name a --baseline-ref that has it"
+        )
+    return found
+
+
+def told(compared: Compared) -> Iterator[str]:
+    """Say which tests show what, a line each."""
+    for title, names in (
+        ("fail on the baseline, pass with the fix", compared.fail_to_pass),
+        ("pass on both", compared.pass_to_pass),
+        ("need the fix to compile, and pass", compared.only_with_the_fix),
+    ):
+        yield f"{len(names)} regression tests {title}:"
+        yield from (f"  {name}" for name in names)
+
+
+@dataclass(frozen=True)
+class _BuiltIn:
+    """The built-in fix as it was made on a tree."""
+
+    places: dict[str, int]
+    changed: list[str]
+
+
+def _built_in(meant: Tree) -> _BuiltIn:
+    made = meant.source.fix
+    if made is None or not made.places:
+        raise SourceError(
+            "the fix was not made by the built-in rules; expected neither --fixed-ref nor "
+            "--fixed-patch; leave them out"
+        )
+    return _BuiltIn(places=dict(made.places), changed=_changed_files(made))
+
+
+def _changed_files(made: Fix) -> list[str]:
+    lines = made.patch.content.splitlines()
+    # A path with quotes or spaces does not end its line in b/...; none of the rules' has any.
+    return [line.split(b" b/", 1)[1].decode() for line in lines if line.startswith(b"diff --git ")]
+
+
+def _refuse_another_tree(meant: Tree, patched: Tree) -> None:
+    if files.digest(meant.root) != files.digest(patched.root):
+        raise BuildError(
+            "the patch leaves another tree than the rules made; expected the same files; look "
+            "for attributes in the source that change what git applies"
+        )
+
+
+def _findings(
+    go: Toolchain, baseline: Tree, patched: Tree, say: Callable[[str], object]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what vet and gofmt find on the baseline; refuse more after the patch."""
+    known = []
+    for name, find in (("go vet", findings.vet), ("gofmt -l", findings.unformatted)):
+        before, after = find(go, baseline.plugin), find(go, patched.plugin)
+        say(f"{name}: {len(after - before)} new findings, {len(after & before)} the baseline's")
+        if after - before:
+            raise BuildError(
+                f"{name} finds {len(after - before)} things after the patch that the baseline does "
+                "not have; expected none; see the lines above",
+                detail="\n".join(sorted(after - before)),
+            )
+        known.append(before)
+    return known[0], known[1]
+
+
+def _described(
+    made_from: Source,
+    fix: _BuiltIn,
+    tests: Mapping[str, bytes],
+    compared: Compared,
+    base_path: Mapping[str, bool],
+) -> str:
+    """Return the text before the patch, which ``git apply`` passes over."""
+    return _HEADER.format(
+        rules="\n".join(f"  {rule.says} ({fix.places[rule.id]})" for rule in RULES),
+        tests="\n".join(f"  {name}" for name in tests),
+        fail_to_pass=len(compared.fail_to_pass),
+        pass_to_pass=len(compared.pass_to_pass),
+        only=len(compared.only_with_the_fix),
+        base_path=_on_base_path(base_path),
+        plugin=made_from.plugin,
+        repository=made_from.repository,
+        commit=made_from.commit,
+        dirty=" with uncommitted changes" if made_from.dirty else "",
+    )
+
+
+def _on_base_path(base_path: Mapping[str, bool]) -> str:
+    path, kept = next(iter(base_path.items()))
+    return (_KEPT if kept else _LOST).format(path=path)
+
+
+def _places(count: int) -> str:
+    return f"{count} place" + "s" * (count != 1)
