@@ -54,11 +54,14 @@ def of(plan: Plan) -> Loadable:
 
     def whole(entry: Path) -> bool:
         # What is recorded must be what Envoy loads.
-        return (
-            sha256_of((entry / "plugin.wasm").read_bytes()) == adapted.adapted_sha256
-            and sha256_of((entry / "cluster_name.wasm").read_bytes())
-            == adapted.cluster_filter_sha256
-        )
+        wanted = [adapted.adapted_sha256, adapted.cluster_filter_sha256]
+        try:
+            return wanted == [
+                sha256_of((entry / name).read_bytes())
+                for name in ("plugin.wasm", "cluster_name.wasm")
+            ]
+        except OSError:
+            return False
 
     key = sha256_of(f"{adapted.adapted_sha256} {adapted.cluster_filter_sha256}".encode())
     folder = cache.entry("adapted", key, fill, whole)

@@ -37,4 +37,14 @@ def program() -> Path:
                 detail=done.stderr,
             )
 
-    return cache.entry("upstream", key, fill) / "upstream"
+        digest = sha256_of((draft / "upstream").read_bytes())
+        (draft / "sha256").write_text(digest)
+
+    def whole(entry: Path) -> bool:
+        try:
+            written = (entry / "sha256").read_text()
+            return sha256_of((entry / "upstream").read_bytes()) == written
+        except OSError:
+            return False
+
+    return cache.entry("upstream", key, fill, whole) / "upstream"

@@ -81,6 +81,10 @@ def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
     if unknown:
         # Quoted, so that `"a b" ""` is seen to be two arguments.
         parser.error(f"unrecognized arguments: {shlex.join(unknown)}")
+    for flag in _FORWARDED:
+        # An unset variable in the user's shell; it must not silently mean the default.
+        if getattr(arguments, _name(flag)) == "":
+            parser.error(f"argument {flag}: found '', expected a value, or not to be given at all")
     return arguments
 
 
@@ -88,10 +92,14 @@ def forwarded(arguments: argparse.Namespace, options: Iterable[str]) -> list[str
     """Return some options as a step's own arguments; those left at their defaults are left out."""
     argv: list[str] = []
     for flag in options:
-        value = getattr(arguments, flag.lstrip("-").replace("-", "_"))
+        value = getattr(arguments, _name(flag))
         settings = _FORWARDED[flag]
         if settings.get("action") == "store_true":
             argv += [flag] if value else []
         elif value != settings["default"]:
             argv += [f"{flag}={value}"]
     return argv
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")

@@ -21,6 +21,8 @@ from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 if TYPE_CHECKING:
     import argparse
 
+# The runs that this command has made, by variant: another's may be the latest by now.
+_MADE_HERE: dict[str, Path] = {}
 _PYTEST = ("-m", "pytest", "tests/runtime", "--quiet", "--capture=no", "--tb=short", "-r", "fE")
 
 
@@ -55,13 +57,14 @@ def runtime_fixed(session: nox.Session) -> None:
     """Run the matrix on the fixed module: succeeds when every cell holds; then compare."""
     options = prepare(session, "runtime-fixed")
     with steps.ending_in_a_sentence(session):
+        held: steps.StepFailed | None = None
         try:
             _run_matrix(session, options, "fixed")
-        finally:
-            if all(
-                folders.latest(options.evidence, name).exists() for name in ("baseline", "fixed")
-            ):
-                steps.attempt(session, *_report(session, options))
+        except steps.StepFailed as failure:
+            held = failure
+        _compare(session, options, decides=held is None)
+        if held is not None:
+            raise held
 
 
 @nox.session
@@ -69,7 +72,7 @@ def report(session: nox.Session) -> None:
     """Compare the latest baseline and fixed run: succeeds when the fix is proven."""
     options = prepare(session, "report")
     with steps.ending_in_a_sentence(session):
-        steps.run(session, *_report(session, options))
+        steps.run(session, *_report(session, options, {}))
 
 
 @nox.session
@@ -115,8 +118,30 @@ def mutants(session: nox.Session) -> None:
                 shutil.rmtree(folder)
 
 
-def _report(session: nox.Session, options: argparse.Namespace) -> list[str]:
+def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool) -> None:
+    """Compare what was recorded, once there are both runs.
+
+    It decides the session when both runs were made by this very command, and the matrix itself
+    did not fail: an older baseline may well have been made with other options.
+    """
+    runs = {
+        variant: folders.latest(options.evidence, variant).resolve()
+        for variant in ("baseline", "fixed")
+    }
+    runs |= _MADE_HERE
+    if not all(run.is_dir() for run in runs.values()):
+        return
+    if decides and "baseline" in _MADE_HERE:
+        steps.run(session, *_report(session, options, runs))
+    else:
+        steps.attempt(session, *_report(session, options, runs))
+
+
+def _report(
+    session: nox.Session, options: argparse.Namespace, runs: dict[str, Path]
+) -> list[str]:
     argv = ["-m", "sessions.evidence", "report", f"--evidence={options.evidence}"]
+    argv += [f"--{variant}={run}" for variant, run in runs.items()]
     if options.sign:
         argv.append(f"--sign={_seen_from_there(session, options.sign)}")
     return argv
@@ -166,7 +191,14 @@ def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str)
     try:
         steps.run(session, *_PYTEST, *argv)
     finally:
-        if (run / "run.json").exists():
+        recorded = (run / "run.json").exists()
+        if recorded:
             folders.point_latest(options.evidence, variant, run)
+            _MADE_HERE[variant] = run
         else:
             shutil.rmtree(run)
+    if not recorded:
+        raise steps.StepFailed(
+            f"the matrix on the {variant} variant ended without a record of it; expected run.json; "
+            "see the lines above, and run it again"
+        )

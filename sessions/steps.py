@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import nox
 
 _ERROR = "error: "
+_FOREIGN = (
+    *("PYTEST_", "PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "PYTHONOPTIMIZE"),
+    *("PYTHONWARNINGS", "PYTHONSTARTUP", "PYTHONINSPECT"),
+)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -64,8 +68,13 @@ def run(session: nox.Session, *argv: str) -> None:
 
 
 def _environment(session: nox.Session) -> dict[str, str]:
-    """Return ours with the session's changes; a variable that it sets to None is left out."""
-    merged: dict[str, str | None] = {**os.environ, **session.env}
+    """Return ours with the session's changes; a variable that it sets to None is left out.
+
+    Nor does a step see what would change how Python or pytest run it: ``PYTEST_ADDOPTS`` alone can
+    make a run green in which nothing was run.
+    """
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    merged: dict[str, str | None] = {**ours, **session.env}
     return {name: value for name, value in merged.items() if value is not None}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from containers import engines, sweep
+from containers import engines, envoy, sweep
 from containers.options import TESTBED_OPTIONS
 from containers.records import Listener
 from containers.testbed import Plan
@@ -82,6 +82,8 @@ def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed
         choice = engines.choose(options.engine, options.gateway, options.gateway_image)
         for line in (*choice.reasons, *sweep.of_dead_runs(choice.engine).lines):
             print(line)
+        if options.envoy is not None:
+            envoy.program(options.envoy)  # before a build that may take half a minute
         module = build(recorder.variant, Request.of_options(options))
         print(*module.summary, sep="\n", flush=True)
         recorder.built(module)

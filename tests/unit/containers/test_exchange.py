@@ -134,4 +134,5 @@ def test_a_request_body_is_base64_in_json() -> None:
         "target": "/",
         "headers": [["a", "b"]],
         "body_base64": "AP8=",
+        "body_sha256": "",
     }

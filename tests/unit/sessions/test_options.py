@@ -204,3 +204,10 @@ def test_a_key_and_a_file_of_signers_are_none_unless_named(option: str) -> None:
     assert "~" not in str(getattr(parse("report", [f"{option}=~/x"]), name))
     with pytest.raises(UsageError, match="found '', expected a file"):
         parse("report", [f"{option}="])
+
+
+@pytest.mark.parametrize("flag", [f for f in STEP_OPTIONS if f not in {"--keep", "--plain"}])
+def test_an_empty_value_never_means_the_default(flag: str) -> None:
+    sentence = refusal(f"{flag}=")
+    assert sentence.startswith(f"argument {flag}: ")
+    assert "found ''" in sentence or "invalid choice: ''" in sentence

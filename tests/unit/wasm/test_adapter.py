@@ -173,6 +173,7 @@ ATTRIBUTE = b"xds\0cluster_name"
 def test_the_filter_shows_what_stock_envoy_needs_and_imports_what_it_has() -> None:
     shape = read_shape(cluster_name_filter())
     assert shape.abi == "0_2_1"
+    assert STOCK_ENVOY.offers is not None
     assert set(shape.imports) <= STOCK_ENVOY.offers["0_2_1"]
     assert set(shape.exports) == {
         "memory",
