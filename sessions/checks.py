@@ -6,12 +6,22 @@ import nox
 
 from sessions.environment import DEVELOPMENT, install
 
+# Two processes, each file in one of them: much of the time goes into waiting.
+_IN_TWO = ("--numprocesses=2", "--dist=loadfile", "--quiet")
+
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run this project's tests, the whole matrix on the reference plugin among them."""
     install(session, DEVELOPMENT)
-    session.run("python", "-m", "pytest", *session.posargs)
+    session.run("python", "-m", "pytest", "-m", "not docker", *_IN_TWO, *session.posargs)
+
+
+@nox.session(name="tests-docker", default=False)
+def tests_docker(session: nox.Session) -> None:
+    """Run the tests that need a Docker daemon, and the random kills."""
+    install(session, DEVELOPMENT)
+    session.run("python", "-m", "pytest", "-m", "docker", *session.posargs)
 
 
 @nox.session

@@ -137,9 +137,7 @@ def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool
         steps.attempt(session, *_report(session, options, runs))
 
 
-def _report(
-    session: nox.Session, options: argparse.Namespace, runs: dict[str, Path]
-) -> list[str]:
+def _report(session: nox.Session, options: argparse.Namespace, runs: dict[str, Path]) -> list[str]:
     argv = ["-m", "sessions.evidence", "report", f"--evidence={options.evidence}"]
     argv += [f"--{variant}={run}" for variant, run in runs.items()]
     if options.sign:

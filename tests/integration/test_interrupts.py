@@ -192,7 +192,7 @@ def test_what_is_left_after_closing_fails_the_session_though_every_cell_held(
 ) -> None:
     assert modules
     (tmp_path / "still_open.py").write_text(
-        "from containers import process_engine\nprocess_engine._refuses = lambda address: False\n"
+        "from containers import admin\nadmin.refuses = lambda address: False\n"
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     folder = tmp_path / "run"

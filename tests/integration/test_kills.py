@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     Report = Callable[[Path, Session, Session], tuple[int, dict[str, Any], str]]
 
 SEED = int(os.environ.get("GATEWAY_PROOF_KILLS_SEED", "15765"))
-KILLS = int(os.environ.get("GATEWAY_PROOF_KILLS", "9"))
+KILLS = int(os.environ.get("GATEWAY_PROOF_KILLS", "6"))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 # By local processes; with everything to be built first; in containers; with an image to be made.
 WAYS = ("process", "docker", "image", "cold")
 TARGETS = ("step", "step", "nox", "nox and its group")
 INTERRUPTED_WITHIN_S = 30.0
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written
 GO_ENDED = r"swept: process \d+ \(go\), which a dead run had started"

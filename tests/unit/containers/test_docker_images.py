@@ -127,9 +127,9 @@ def test_an_image_that_cannot_be_had_is_told_with_the_way_out(daemon: Any, answe
         docker_images.pulled(there, "r.example/g:v1")
     assert caught.value.sentence == (
         "the gateway image r.example/g:v1 cannot be had: manifest unknown; expected it in this "
-        "Docker daemon or in a registry that it reaches; copy it into one, its digest kept (`skopeo "
-        "copy --preserve-digests`; `docker save` loses it), and name that with --gateway-image; "
-        "--gateway envoy runs stock Envoy instead, which is no release evidence"
+        "Docker daemon or in a registry that it reaches; copy it into one, its digest kept "
+        "(`skopeo copy --preserve-digests`; `docker save` loses it), and name that with "
+        "--gateway-image; --gateway envoy runs stock Envoy instead, which is no release evidence"
     )
 
 
