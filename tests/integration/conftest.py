@@ -64,12 +64,13 @@ def start() -> Iterator[Callable[..., Session]]:
 
 
 @pytest.fixture(scope="session")
-def report() -> Callable[[Path, Session, Session], tuple[int, dict[str, Any], str]]:
-    """Give a function that compares two sessions: exit status, comparison.json, last words."""
+def report() -> Callable[[Path, Session, Session], tuple[int, Any, str]]:
+    """Give a function that compares two sessions: exit status, comparison.json, last words.
 
-    def compared(
-        evidence: Path, baseline: Session, fixed: Session
-    ) -> tuple[int, dict[str, Any], str]:
+    A pair that is refused has no comparison: None.
+    """
+
+    def compared(evidence: Path, baseline: Session, fixed: Session) -> tuple[int, Any, str]:
         argv = ["-m", "sessions.evidence", "report", f"--evidence={evidence}"]
         argv += [f"--baseline={baseline.folder}", f"--fixed={fixed.folder}"]
         done = subprocess.run(
@@ -82,8 +83,8 @@ def report() -> Callable[[Path, Session, Session], tuple[int, dict[str, Any], st
         )
         written = evidence / "latest" / "bundle" / "comparison.json"
         words = done.stderr.strip().splitlines()
-        assert written.exists(), done.stderr
-        return done.returncode, json.loads(written.read_bytes()), words[-1] if words else ""
+        comparison = json.loads(written.read_bytes()) if written.exists() else None
+        return done.returncode, comparison, words[-1] if words else ""
 
     return compared
 

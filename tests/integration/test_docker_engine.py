@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import stat
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +105,7 @@ def test_a_run_of_each_engine_cannot_be_compared(
 ) -> None:
     status, comparison, words = report(tmp_path, both[0], both_docker[1])
     assert status != 0
-    assert comparison["verdict"] != "proven"
+    assert comparison is None
     assert "engine (baseline process, fixed docker)" in words
 
 
@@ -247,7 +248,7 @@ def test_files_can_be_read_by_all_and_changed_by_nobody_else(containers: dict[st
         files = {each.name.partition("/")[2]: each for each in tar if each.isfile()}
     assert len(files) == 2
     assert "envoy.json" in files
-    assert {(each.mode, each.uid) for each in files.values()} == {(0o644, 0)}
+    assert {(stat.S_IMODE(each.mode), each.uid) for each in files.values()} == {(0o644, 0)}
 
 
 # --- Gateways that cannot be run ----------------------------------------------------------------
