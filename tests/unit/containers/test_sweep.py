@@ -224,7 +224,7 @@ def test_images_go_when_no_run_lives_and_those_that_a_container_uses_are_kept(cl
     assert client.log == ["image id of envoy:1", "image id of 1f2e"]
 
 
-@pytest.mark.parametrize("owner", [str(OURS), ELSEWHERE])
+@pytest.mark.parametrize("owner", [str(OURS), ELSEWHERE], ids=["ours", "elsewhere"])
 @pytest.mark.parametrize("kind", ["container", "network"])
 def test_no_image_goes_while_a_run_lives_that_may_use_it(
     client: Any, kind: str, owner: str
