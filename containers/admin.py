@@ -55,11 +55,15 @@ def asked(admin_url: str, path: str) -> dict[str, Any]:
 
 def snapshot(admin_url: str, folder: Path) -> None:
     """Keep what the gateway counted, as long as it can still say so."""
+    silence = ""
     for name, path in _SNAPSHOTS.items():
-        try:
-            text = _get(admin_url + path).text
-        except httpx.HTTPError as error:
-            text = f"not available: {type(error).__name__}\n"
+        text = silence
+        if not silence:
+            try:
+                text = _get(admin_url + path).text
+            except httpx.HTTPError as error:
+                # Once is enough: each time would take its whole time limit.
+                text = silence = f"not available: {type(error).__name__}\n"
         (folder / "logs" / name).write_text(text)
 
 

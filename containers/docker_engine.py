@@ -172,7 +172,8 @@ class _Life:
                     "as long as the gateway; its last log lines are above",
                     detail=part.last_lines(),
                 )
-        return self.parts["gateway"].end
+        gateway = self.parts.get("gateway")
+        return None if gateway is None else gateway.end
 
     def trouble(self) -> str | None:
         """Say which part has ended; asked when an exchange has failed."""
@@ -223,12 +224,13 @@ def _start(life: _Life) -> Testbed:
     image = _gateway_image(plan, life.daemon)
     mock = docker_images.upstream_image(life.daemon, program)
     upstream = life.start(_upstream(life.run, mock, inside))
-    config = _write_config(plan, files, upstream.address(inside))
-    gateway = _started_gateway(life, image, _gateway(life.run, image, inside, files, config))
-    since = time.monotonic()
     with _ends_told(life):
+        config = _write_config(plan, files, upstream.address(inside))
+        gateway = _started_gateway(life, image, _gateway(life.run, image, inside, files, config))
+        since = time.monotonic()
         outside = life.network(internal=False)
-        relay = life.start(_relay(life.run, mock, outside, len(plan.listeners)))
+        addresses = {part.role: part.address(inside) for part in (upstream, gateway)}
+        relay = life.start(_relay(life.run, mock, outside, addresses, len(plan.listeners)))
         inside.connect(relay.id)
         ports = {inner: f"http://127.0.0.1:{outer}" for inner, outer in relay.published().items()}
         life.namespaces = [_closed(life, mock, part) for part in (upstream, gateway)]
@@ -315,10 +317,14 @@ def _gateway(
     return part.with_files({"envoy.json": config, **loaded})
 
 
-def _relay(run: str, image: str, outside: OwnNetwork, listeners: int) -> Part:
-    targets = {_ADMIN: "gateway", _CONTROL: "upstream"}
-    targets |= {_FIRST_LISTENER + number: "gateway" for number in range(listeners)}
-    pairs = [f"--forward={_EVERYWHERE}:{port}={role}:{port}" for port, role in targets.items()]
+def _relay(
+    run: str, image: str, outside: OwnNetwork, addresses: dict[str, str], listeners: int
+) -> Part:
+    """Return the relay; it goes by address, for who asks a dead container's name asks real DNS."""
+    roles = {_ADMIN: "gateway", _CONTROL: "upstream"}
+    roles |= {_FIRST_LISTENER + number: "gateway" for number in range(listeners)}
+    targets = {port: f"{addresses[role]}:{port}" for port, role in roles.items()}
+    pairs = [f"--forward={_EVERYWHERE}:{port}={target}" for port, target in targets.items()]
     part = Part("relay", run, image=image, network=outside, command=["relay", *pairs])
     return part.with_published(*targets)
 

@@ -124,10 +124,20 @@ class Part(DockerContainer):
         return self.get_container_id()
 
     def address(self, network: OwnNetwork) -> str:
-        """Return its IP address in a network."""
+        """Return its IP address in a network.
+
+        Raises:
+            GatewayError: It has none, which is so when the container has ended.
+        """
         self.reload()
         networks = self.get_wrapped_container().attrs["NetworkSettings"]["Networks"]
-        return str(networks[network.name]["IPAddress"])
+        address = networks.get(network.name, {}).get("IPAddress")
+        if not address:
+            raise GatewayError(
+                f"the {self.role} has no address in {network.name}; expected Docker to give it "
+                "one; see the daemon's log"
+            )
+        return str(address)
 
     def published(self) -> dict[int, int]:
         """Return container port -> port on 127.0.0.1.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import os
 import platform
 import re
+import shutil
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -155,9 +158,7 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
     program_sha256 = _sha256_of_file(program)
 
     def admin_url() -> str | None:
-        with contextlib.suppress(OSError):
-            return f"http://{admin_file.read_text().strip()}" if admin_file.stat().st_size else None
-        return None
+        return _announced(admin_file)
 
     ready_s = readiness.await_live(
         admin_url, lambda: _end_of(gateway, upstream.child), gateway.last_lines, plan.limits
@@ -201,6 +202,21 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
 def _command(program: Path, config: Path, admin_file: Path) -> list[str]:
     paths = ["--config-path", str(config), "--admin-address-path", str(admin_file)]
     return [str(program), *paths, *envoy_config.ARGUMENTS]
+
+
+def _announced(admin_file: Path) -> str | None:
+    """Return the admin URL that Envoy has written to a file, or None when it has not yet.
+
+    Raises:
+        OSError: It found no room for it. Envoy does not look, and would be waited for in vain.
+    """
+    try:
+        address = admin_file.read_text().strip()
+    except FileNotFoundError:
+        return None
+    if not address and shutil.disk_usage(admin_file.parent).free == 0:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(admin_file))
+    return f"http://{address}" if address else None
 
 
 def _end_of(gateway: Child, upstream: Child) -> str | None:

@@ -156,8 +156,8 @@ class Cleanup:
     @property
     def complete(self) -> bool:
         """Whether everything that was started is gone; not so before anyone has looked."""
-        started = self.processes or (self.before and self.before.containers)
-        return bool(started and self.refused) and not self.leftovers
+        listed = self.before and self.before.containers and self.after is not None
+        return bool((self.processes or listed) and self.refused) and not self.leftovers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,6 +102,22 @@ class FileLog:
         return ""
 
 
+class _Remembered:
+    """Asks what has ended before its time, and no more once something has.
+
+    What has ended does not come back, and to ask the rest of a testbed for an answer can take
+    seconds each time.
+    """
+
+    def __init__(self, ask: Callable[[], str | None]) -> None:
+        self._ask = ask
+        self.found: str | None = None
+
+    def __call__(self) -> str | None:
+        self.found = self.found or self._ask()
+        return self.found
+
+
 @dataclass
 class Testbed:
     """One variant's gateway and upstream, open for one session.
@@ -128,6 +144,7 @@ class Testbed:
 
     def __post_init__(self) -> None:
         """Open the two clients; connections stay open between cells."""
+        self.trouble = self._trouble = _Remembered(self.trouble)
         settings: dict[str, Any] = {
             "timeout": self.limits.exchange_s,
             "trust_env": False,
@@ -209,6 +226,8 @@ class Testbed:
         return self.gateway_log.since(position)
 
     def _ask(self, method: str, path: str, wanted: type[T], content: bytes | None = None) -> T:
+        if self._trouble.found:
+            raise GatewayError(self._trouble.found)
         try:
             answer = self._control.request(method, path, content=content)
         except httpx.HTTPError as error:

@@ -38,7 +38,11 @@ def start() -> Iterator[Callable[..., Session]]:
     sessions: list[Session] = []
 
     def started(
-        variant: str, folder: Path, *options: str, env: dict[str, str] | None = None
+        variant: str,
+        folder: Path,
+        *options: str,
+        env: dict[str, str] | None = None,
+        inside: tuple[str, ...] = (),
     ) -> Session:
         folder.mkdir(parents=True, exist_ok=True)
         argv = [f"--variant={variant}", f"--run-dir={folder}", f"--junit-xml={folder}/junit.xml"]
@@ -46,7 +50,7 @@ def start() -> Iterator[Callable[..., Session]]:
         argv += [] if any(each.startswith("--engine") for each in options) else ["--engine=process"]
         clean = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
         process = subprocess.Popen(
-            [sys.executable, *MATRIX, *argv, *options],
+            [*inside, sys.executable, *MATRIX, *argv, *options],
             cwd=PROJECT,
             env=clean | (env or {}),
             stdout=subprocess.PIPE,

@@ -1,13 +1,24 @@
-"""What Docker has of a run, and waiting for it."""
+"""What Docker has of a run, waiting for it, and a daemon that may be stopped."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import docker
+import pytest
+from docker.errors import DockerException
 
 from containers.docker_parts import RUN_LABEL
 from tests.integration.running import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -53,3 +64,68 @@ def runs_cells(client: Any, folder: Path) -> None:
 def _labels(thing: Any) -> dict[str, str]:
     attrs = thing.attrs
     return dict(attrs.get("Labels") or attrs.get("Config", {}).get("Labels") or {})
+
+
+# --- A daemon that may be stopped ---------------------------------------------------------------
+
+
+_WITH_LOOPBACK = 'ip link set lo up && exec dockerd "$@"'
+
+
+@dataclass(frozen=True)
+class OwnDaemon:
+    """A daemon of a test's own.
+
+    Attributes:
+        settings: What a session needs to run with it: its variable, and its network.
+    """
+
+    client: docker.DockerClient
+    platform: str
+    settings: dict[str, Any]
+
+
+@contextlib.contextmanager
+def own_daemon(folder: Path) -> Iterator[OwnDaemon]:
+    """Run a Docker daemon whose data is in a folder and outlives it.
+
+    It has a network namespace to itself, since two daemons would take each other's firewall
+    rules away; sessions enter that namespace to reach what it publishes on 127.0.0.1.
+    """
+    if os.geteuid() != 0 or not all(map(shutil.which, ("dockerd", "unshare", "nsenter", "ip"))):
+        said = "a Docker daemon of our own needs root, dockerd, unshare, nsenter and ip"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(said)
+    # Short, for the name of a socket has 107 characters at most.
+    with tempfile.TemporaryDirectory(prefix="d-", dir="/tmp") as short:
+        host = f"unix://{short}/d.sock"
+        argv = ["--data-root", str(folder / "docker"), "--exec-root", f"{short}/x"]
+        argv += ["--pidfile", f"{short}/pid", "--host", host]
+        with (folder / "dockerd.log").open("ab") as log:
+            process = subprocess.Popen(
+                ["unshare", "--net", "sh", "-c", _WITH_LOOPBACK, "sh", *argv],
+                stdout=log,
+                stderr=log,
+            )
+        client = docker.DockerClient(base_url=host, timeout=30, version="1.41")
+        try:
+            until(lambda: _answers(client, process, folder / "dockerd.log"))
+            said = client.version()
+            yield OwnDaemon(
+                client,
+                f"{said['Os']}/{said['Arch']}",
+                {
+                    "env": {"DOCKER_HOST": host},
+                    "inside": ("nsenter", f"--net=/proc/{process.pid}/ns/net"),
+                },
+            )
+        finally:
+            client.close()
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def _answers(client: docker.DockerClient, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, log.read_text()[-2000:]
+    with contextlib.suppress(DockerException, OSError):
+        return bool(client.ping())
+    return False

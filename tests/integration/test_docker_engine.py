@@ -161,7 +161,7 @@ def opened(
         yield testbed
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def containers(opened: Testbed, daemon: Daemon, folder: Path) -> dict[str, Any]:
     """The containers of the open testbed, by role."""
     assert opened.trouble() is None

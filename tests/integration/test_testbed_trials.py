@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from containers import process_engine
-from containers.records import Limits
+from containers import engines, process_engine
+from containers.records import EngineKind, Limits
 from containers.testbed import FileLog
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
@@ -25,6 +25,7 @@ from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from containers.testbed import Plan, Testbed
@@ -36,10 +37,18 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)
 
+EITHER_ENGINE = pytest.mark.parametrize(
+    "engine", [EngineKind.PROCESS, pytest.param(EngineKind.DOCKER, marks=pytest.mark.docker)]
+)
+
 
 def run_cell(testbed: Testbed, case: Case, mode: Mode = Mode.RETRY) -> Result:
     cell = cells.Cell(case=case.name, mode=mode, repeat=1)
     return cells.run(testbed, case, cell, Variant.BASELINE)
+
+
+def opened(engine: EngineKind, plan: Plan) -> AbstractContextManager[Testbed]:
+    return engines.opened(engines.Choice(engine, plan.gateway, ()), plan)
 
 
 def children() -> set[int]:
@@ -104,12 +113,13 @@ def test_t9_a_module_built_without_c_shared_is_refused_before_a_gateway_starts(
     assert not_run()
 
 
+@EITHER_ENGINE
 def test_t7_without_stop_iteration_a_request_hangs_and_the_cell_says_so(
-    plan: Planned, cases: dict[str, Case], tmp_path: Path
+    plan: Planned, cases: dict[str, Case], tmp_path: Path, engine: EngineKind
 ) -> None:
     case = cases["kling-text-to-video"]
     limits = Limits(exchange_s=1.5)
-    with process_engine.opened(plan(tmp_path, stop_iteration=False, limits=limits)) as testbed:
+    with opened(engine, plan(tmp_path, stop_iteration=False, limits=limits)) as testbed:
         start = time.monotonic()
         result = run_cell(testbed, case)
         took_s = time.monotonic() - start
@@ -123,10 +133,11 @@ def test_t7_without_stop_iteration_a_request_hangs_and_the_cell_says_so(
     assert 1.5 <= took_s < 6
 
 
+@EITHER_ENGINE
 def test_t8_without_the_cluster_name_no_retry_goes_out_and_that_is_no_reproduction(
-    plan: Planned, cases: dict[str, Case], tmp_path: Path
+    plan: Planned, cases: dict[str, Case], tmp_path: Path, engine: EngineKind
 ) -> None:
-    with process_engine.opened(plan(tmp_path, cluster_name=False)) as testbed:
+    with opened(engine, plan(tmp_path, cluster_name=False)) as testbed:
         retry = [run_cell(testbed, case) for case in cases.values()]
         direct = [run_cell(testbed, case, Mode.DIRECT) for case in cases.values()]
     for result in retry:

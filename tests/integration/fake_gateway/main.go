@@ -25,7 +25,7 @@ func main() {
 	case "stay mute": // accepts connections, and never says a word
 		_, err := net.Listen("tcp", ":9901")
 		say(err)
-		select {}
+		time.Sleep(time.Hour)
 	case "exit when ready":
 		http.HandleFunc("/server_info", func(http.ResponseWriter, *http.Request) { os.Exit(7) })
 	case "forward":

@@ -35,14 +35,17 @@ class Images:
         self.loaded: list[bytes] = []
 
     def get(self, reference: str) -> Any:
+        """Return one that is here."""
         if reference not in self.here:
             raise ImageNotFound("404")
         return self.here[reference]
 
     def load(self, archive: bytes) -> None:
+        """Keep what was to be loaded."""
         self.loaded.append(archive)
 
     def pull(self, reference: str, **_: bool) -> Any:
+        """Answer as the registry does, step by step."""
         answer = self.registry[reference]
         if isinstance(answer, Exception):
             raise answer

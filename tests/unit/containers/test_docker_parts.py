@@ -38,18 +38,22 @@ class Container:
         self.gone = False
 
     def reload(self) -> None:
+        """Fail when it is gone."""
         if self.gone:
             raise NotFound("404")
 
     def remove(self, **how: bool) -> None:
+        """Note how it was removed."""
         self.reload()
         self.removed.append(how)
 
     def put_archive(self, folder: str, archive: bytes) -> bool:
+        """Keep what was copied into it."""
         self.archives.append((folder, archive))
         return True
 
     def logs(self, **_: Any) -> bytes:
+        """Return two lines."""
         return b"one\ntwo\n"
 
 

@@ -184,6 +184,24 @@ def test_an_upstream_that_is_gone_is_told_by_what_ended(testbed: Any) -> None:
     assert caught.value.sentence == "the upstream exited with status 3 before the matrix was done"
 
 
+def test_what_ended_is_asked_for_until_something_has_and_then_nobody_is_asked_any_more(
+    serve: Any, answering: Any, testbed: Any
+) -> None:
+    server = serve(answering("200 OK", b'{"epoch": 7}'))
+    said = iter([None, "the gateway exited with status 3"])
+    bed = testbed(control=server.url)
+    bed.trouble = lambda: next(said)
+    bed.__post_init__()
+    assert bed.trouble() is None
+    assert bed.install({}) == 7
+    assert [bed.trouble(), bed.trouble()] == ["the gateway exited with status 3"] * 2
+    for ask, of in ((bed.install, {}), (bed.journal, 7)):
+        with pytest.raises(GatewayError) as caught:
+            ask(of)
+        assert caught.value.sentence == "the gateway exited with status 3"
+    assert len(server.requests) == 1
+
+
 def test_an_upstream_that_is_silent_is_told_as_that(testbed: Any) -> None:
     with pytest.raises(GatewayError) as caught:
         testbed().install({})

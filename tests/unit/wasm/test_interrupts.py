@@ -14,7 +14,7 @@ import pytest
 from wasm import command, interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 NUMBERS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -104,3 +104,44 @@ def test_an_interrupt_while_a_command_is_being_started_ends_it(
         command.run(["sleep", "300"])
         pytest.fail("it was not interrupted")
     assert [each.returncode for each in started] == [-signal.SIGKILL]
+
+
+# --- Errors while things are closed -------------------------------------------------------------
+
+
+def failing() -> None:
+    raise OSError("the network is still in use")
+
+
+def closed(*closing: Callable[[], object], inside: Exception | None = None) -> None:
+    """Close a stack, the last given first, with an error from inside on its way or none."""
+    with interrupts.ClosedInPeace() as stack:
+        for each in closing:
+            stack.callback(each)
+        if inside is not None:
+            raise inside
+
+
+def test_an_error_in_closing_is_a_note_to_the_first_one_and_the_rest_is_closed() -> None:
+    done: list[str] = []
+    first = ValueError()
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - it is compared below
+        closed(lambda: done.append("closed"), failing, inside=first)
+    assert caught.value is first
+    assert first.__notes__ == ["closing failed, too: the network is still in use"]
+    assert done == ["closed"]
+
+
+def test_an_error_in_closing_alone_is_the_one_that_is_reported() -> None:
+    done: list[str] = []
+    with pytest.raises(OSError, match="still in use"):
+        closed(lambda: done.append("closed"), failing)
+    assert done == ["closed"]
+
+
+def test_a_stack_that_closes_well_adds_nothing_to_an_error() -> None:
+    first = ValueError()
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - likewise
+        closed(list, inside=first)
+    assert caught.value is first
+    assert not hasattr(first, "__notes__")

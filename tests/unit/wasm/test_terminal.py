@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from wasm import terminal
-from wasm.errors import BuildError, ProofError
+from wasm.errors import BuildError, GatewayError, ProofError
 
 PROJECT = Path(__file__).parents[3]
 
@@ -114,3 +114,17 @@ def test_what_is_no_error_of_the_users_keeps_its_traceback(
         for signal_number, handler in before.items():
             signal.signal(signal_number, handler)
     assert capsys.readouterr().err == ""
+
+
+def test_what_was_noted_on_an_error_or_on_its_cause_is_shown_before_its_sentence() -> None:
+    cause = OSError("refused")
+    cause.add_note("closing failed, too: a container")
+    error = GatewayError("It refused.", "a log line")
+    error.add_note("closing failed, too: a network")
+    error.__cause__ = cause
+    assert terminal.last_words(error).splitlines() == [
+        "a log line",
+        "closing failed, too: a network",
+        "closing failed, too: a container",
+        "error: It refused.",
+    ]
