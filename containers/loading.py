@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containers.records import AdapterFacts, GatewayKind
-from wasm import adapter, binary, cache
+from wasm import adapter, binary, cache, hosts
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ def of(plan: Plan) -> Loadable:
     """
     data = plan.module.read()
     if plan.gateway is GatewayKind.HIGRESS:
-        binary.refuse_unloadable(binary.read_shape(data), binary.HIGRESS)
+        hosts.refuse_unloadable(binary.read_shape(data), hosts.HIGRESS)
         return Loadable(Path(plan.module.path), None, None)
     if not plan.adapt:
-        binary.refuse_unloadable(binary.read_shape(data), binary.STOCK_ENVOY)
+        hosts.refuse_unloadable(binary.read_shape(data), hosts.STOCK_ENVOY)
     adapted = adapter.adapt_for_stock_envoy(data)
-    binary.refuse_unloadable(binary.read_shape(adapted.module), binary.STOCK_ENVOY)
+    hosts.refuse_unloadable(binary.read_shape(adapted.module), hosts.STOCK_ENVOY)
 
     def fill(draft: Path) -> None:
         (draft / "plugin.wasm").write_bytes(adapted.module)

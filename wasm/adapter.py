@@ -10,8 +10,9 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from wasm.binary import ABI_EXPORT, STOCK_ENVOY, read_shape, rename_export
+from wasm.binary import ABI_EXPORT, read_shape, rename_export
 from wasm.errors import BuildError
+from wasm.hosts import STOCK_ENVOY
 
 __all__ = ["Adapted", "adapt_for_stock_envoy", "cluster_name_filter"]
 

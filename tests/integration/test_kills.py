@@ -1,7 +1,7 @@
 """Runs that are killed at random moments, from the making of an image to the report.
 
 After SIGINT and SIGTERM nothing is left at exit; after SIGKILL the next run, or a sweep, removes
-what is; and a neighbour that lives through all of it is never harmed. Nine kills by default;
+what is; and a neighbour that lives through all of it is never harmed. Six kills by default;
 ``GATEWAY_PROOF_KILLS=50`` takes fifty, ``GATEWAY_PROOF_KILLS_SEED`` other moments.
 """
 

@@ -7,8 +7,9 @@ import pytest
 from wasmtime import Engine, Func, FuncType, Linker, Module, Store, ValType, wat2wasm
 
 from wasm.adapter import adapt_for_stock_envoy, cluster_name_filter
-from wasm.binary import STOCK_ENVOY, read_shape, refuse_unloadable
+from wasm.binary import read_shape
 from wasm.errors import BuildError
+from wasm.hosts import STOCK_ENVOY, refuse_unloadable
 
 
 def assemble(abi_export: str) -> bytes:

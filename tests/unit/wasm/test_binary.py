@@ -1,4 +1,4 @@
-"""What wasm.binary reads from modules, refuses to read, renames and refuses to load."""
+"""What is read from modules, refused to be read, renamed, and refused for a gateway."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -7,15 +7,12 @@ import pytest
 from wasmtime import Engine, Module, wat2wasm
 
 from wasm.binary import (
-    HIGRESS,
-    STOCK_ENVOY,
-    Host,
     ModuleShape,
     read_shape,
-    refuse_unloadable,
     rename_export,
 )
 from wasm.errors import BuildError
+from wasm.hosts import HIGRESS, STOCK_ENVOY, Host, refuse_unloadable
 
 GO_EXPORTS = ("_initialize", "proxy_on_memory_allocate", "proxy_on_request_headers", "memory")
 OLD, NEW = "proxy_abi_version_0_2_100", "proxy_abi_version_0_2_1"

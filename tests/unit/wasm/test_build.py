@@ -19,9 +19,10 @@ import psutil
 import pytest
 
 from wasm import toolchain
-from wasm.binary import STOCK_ENVOY, read_shape, refuse_unloadable
+from wasm.binary import read_shape
 from wasm.build import build
 from wasm.errors import BuildError
+from wasm.hosts import STOCK_ENVOY, refuse_unloadable
 from wasm.records import Module, Variant, sha256_of
 from wasm.source import Request
 
