@@ -61,6 +61,8 @@ _ENVOY = "/usr/local/bin/envoy"
 # Docker needs a moment to see that a container has ended.
 _SEEN_WITHIN_S = 1.0
 _SEEN_PAUSE_S = 0.02
+# More than a cell makes, the last words of a plugin that broke down included.
+_NEWEST_LINES = 200
 _ISOLATION = (
     "gateway and upstream had an internal network to themselves; their routing tables, read inside "
     "their namespaces, have no default route"
@@ -399,7 +401,10 @@ class _ContainerLog:
         """Return what was logged since then."""
         with contextlib.suppress(DockerException, OSError):
             wrapped = self.part.get_wrapped_container()
-            return str(wrapped.logs(stdout=False, since=mark).decode("utf-8", "replace"))
+            # Docker takes no 0 for the beginning, and reads a log from there unless told otherwise.
+            newest = _NEWEST_LINES if mark else "all"
+            said = wrapped.logs(stdout=False, since=mark or None, tail=newest)
+            return str(said.decode("utf-8", "replace"))
         return ""
 
 

@@ -13,6 +13,8 @@ from wasm.errors import GatewayError
 # Go's wasip1 needs wasi_snapshot_preview1.path_filestat_get: 1.36-1.38 refuse every module,
 # 1.39.3 and 1.40.0 load it (seen).
 OLDEST = (1, 39)
+# Generous: Envoy says its version in half a second, unless the machine is busy with others.
+_ANSWER_S = 20.0
 
 
 def program(asked: str | None) -> Path:
@@ -21,7 +23,7 @@ def program(asked: str | None) -> Path:
     Raises:
         GatewayError: It is not there, is no Envoy, or is too old.
     """
-    found = Path(asked).expanduser() if asked else _from_wheel()
+    found = asked or _from_wheel()
     located = shutil.which(found)
     if located is None:
         raise GatewayError(
@@ -29,7 +31,7 @@ def program(asked: str | None) -> Path:
             "leave that out to take the one from PyPI"
         )
     try:
-        shown = command.run([located, "--version"])
+        shown = command.run([located, "--version"], limit_s=_ANSWER_S)
     except OSError as error:
         raise GatewayError(
             f"{located} cannot be run here: {error.strerror}; expected an Envoy for this machine; "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from wasm import paths
+
 TESTBED_OPTIONS: dict[str, dict[str, Any]] = {
     "--engine": {
         "default": "auto",
@@ -27,6 +29,7 @@ TESTBED_OPTIONS: dict[str, dict[str, Any]] = {
     "--envoy": {
         "default": None,
         "metavar": "PATH",
+        "type": paths.program,
         "help": "Envoy's program for the process engine (the one from PyPI)",
     },
 }

@@ -22,7 +22,7 @@ _GO = "requirements-go.txt"
 def prepare(session: nox.Session, name: str) -> argparse.Namespace:
     """Read the options, then install what a proof needs; the environment is reused."""
     try:
-        arguments = options.parse(name, session.posargs)
+        arguments = options.parse(name, session.posargs, session.invoked_from)
     except options.UsageError as error:
         session.error(str(error))
     if arguments.debug:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from containers.options import TESTBED_OPTIONS
 from sessions.evidence.options import EVIDENCE_OPTIONS, PATH
 from sessions.matrix.options import MATRIX_OPTIONS
+from wasm import paths, terminal
 from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 
 if TYPE_CHECKING:
@@ -23,14 +26,11 @@ class UsageError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
+    def print_help(self, file: Any = None) -> None:  # noqa: ANN401 - as argparse has it
+        terminal.show(self.format_help(), file or sys.stdout)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; `{self.prog} --help` lists the options")
-
-
-def _folder(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("found '', expected a folder")
-    return Path(text).expanduser().resolve()
 
 
 UNIT_SESSION_OPTIONS: dict[str, dict[str, Any]] = {
@@ -45,7 +45,7 @@ EVERYTHING_ELSE: dict[str, dict[str, Any]] = {
     "--evidence": {
         "default": PROJECT / "evidence",
         "metavar": "DIR",
-        "type": _folder,
+        "type": paths.named,
         "help": "where runs and bundles are written (evidence)",
     },
     "--debug": {
@@ -64,8 +64,13 @@ _GROUPS = {
 _FORWARDED = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS, **UNIT_OPTIONS}
 
 
-def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
+def parse(session: str, posargs: Sequence[str], seen_from: str | Path = ".") -> argparse.Namespace:
     """Return what the options after ``--`` say.
+
+    Args:
+        session: Its name, for the help.
+        posargs: What the user gave.
+        seen_from: The folder that he gave them in: all relative paths are made absolute there.
 
     Raises:
         UsageError: One is unknown, or its value is not one it takes.
@@ -77,7 +82,8 @@ def parse(session: str, posargs: Sequence[str]) -> argparse.Namespace:
         group = parser.add_argument_group(title)
         for flag, settings in options.items():
             group.add_argument(flag, **settings)
-    arguments, unknown = parser.parse_known_args(posargs)
+    with contextlib.chdir(seen_from):
+        arguments, unknown = parser.parse_known_args(posargs)
     if unknown:
         # Quoted, so that `"a b" ""` is seen to be two arguments.
         parser.error(f"unrecognized arguments: {shlex.join(unknown)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nox
@@ -20,10 +19,16 @@ from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 
 if TYPE_CHECKING:
     import argparse
+    from pathlib import Path
 
 # The runs that this command has made, by variant: another's may be the latest by now.
 _MADE_HERE: dict[str, Path] = {}
-_PYTEST = ("-m", "pytest", "tests/runtime", "--quiet", "--capture=no", "--tb=short", "-r", "fE")
+_DOLLAR = "A_DOLLAR_SIGN"
+# Our own warnings are errors (pyproject.toml); a library's is none to a user.
+_PYTEST = (
+    *("-m", "pytest", "tests/runtime", "--quiet", "--capture=no", "--tb=short", "-r", "fE"),
+    *("-W", "ignore"),
+)
 
 
 @nox.session
@@ -72,7 +77,7 @@ def report(session: nox.Session) -> None:
     """Compare the latest baseline and fixed run: succeeds when the fix is proven."""
     options = prepare(session, "report")
     with steps.ending_in_a_sentence(session):
-        steps.run(session, *_report(session, options, {}))
+        steps.run(session, *_report(options, {}))
 
 
 @nox.session
@@ -80,12 +85,10 @@ def verify(session: nox.Session) -> None:
     """Check a bundle again from its raw observations, offline: succeeds when all of it holds."""
     options = prepare(session, "verify")
     with steps.ending_in_a_sentence(session):
-        bundle = folders.latest(options.evidence, "bundle")
-        path = _seen_from_there(session, options.path) if options.path else bundle
+        path = options.path or folders.latest(options.evidence, "bundle")
         argv = ["-m", "sessions.evidence", "verify", str(path)]
         if options.allowed_signers:
-            signers = _seen_from_there(session, options.allowed_signers)
-            argv.append(f"--allowed-signers={signers}")
+            argv.append(f"--allowed-signers={options.allowed_signers}")
         steps.run(session, *argv)
 
 
@@ -109,13 +112,14 @@ def mutants(session: nox.Session) -> None:
         try:
             source = forwarded(options, SOURCE_OPTIONS)
             steps.run(session, "-m", "wasm", "mutants", f"--output={folder}", *source)
-            for mutant in json.loads(record.read_bytes())["mutants"]:
+            recorded = json.loads(record.read_bytes())
+            for mutant in [recorded["fix"], *recorded["mutants"]]:
                 if mutant["visible_at_runtime"]:
                     _run_mutant(session, options, folder, mutant)
             steps.run(session, "-m", "sessions.evidence.mutants", str(folder))
         finally:
             if not record.exists():
-                shutil.rmtree(folder)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool) -> None:
@@ -132,22 +136,17 @@ def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool
     if not all(run.is_dir() for run in runs.values()):
         return
     if decides and "baseline" in _MADE_HERE:
-        steps.run(session, *_report(session, options, runs))
+        steps.run(session, *_report(options, runs))
     else:
-        steps.attempt(session, *_report(session, options, runs))
+        steps.attempt(session, *_report(options, runs))
 
 
-def _report(session: nox.Session, options: argparse.Namespace, runs: dict[str, Path]) -> list[str]:
+def _report(options: argparse.Namespace, runs: dict[str, Path]) -> list[str]:
     argv = ["-m", "sessions.evidence", "report", f"--evidence={options.evidence}"]
     argv += [f"--{variant}={run}" for variant, run in runs.items()]
     if options.sign:
-        argv.append(f"--sign={_seen_from_there(session, options.sign)}")
+        argv.append(f"--sign={options.sign}")
     return argv
-
-
-def _seen_from_there(session: nox.Session, path: Path) -> Path:
-    """Return a path as seen from where nox was started; nox itself goes to the noxfile's folder."""
-    return Path(session.invoked_from, path)
 
 
 def _run_unit(session: nox.Session, options: argparse.Namespace, variant: str) -> None:
@@ -163,18 +162,21 @@ def _run_unit(session: nox.Session, options: argparse.Namespace, variant: str) -
         if (run / "unit.json").exists():
             folders.point_latest(options.evidence, name, run)
         else:
-            shutil.rmtree(run)
+            shutil.rmtree(run, ignore_errors=True)
 
 
 def _run_mutant(
     session: nox.Session, options: argparse.Namespace, folder: Path, mutant: dict[str, str]
 ) -> None:
-    """Run the matrix on a mutant, where cells have to fail; once each, unless told otherwise."""
-    session.log(f"the matrix on the mutant {mutant['id']}: {mutant['says']}")
+    """Run the matrix on a mutant, where cells have to fail; once each, unless told otherwise.
+
+    And on the fix itself, where none may: a matrix that fails on everything catches nothing.
+    """
+    session.log(f"the matrix on {mutant['id']}: {mutant['says']}")
     argv = [f"--fixed-patch={folder / mutant['patch']}", "--variant=fixed", "--repeat=1"]
     argv += [f"--run-dir={folder / 'runs' / mutant['id']}", "--tb=no"]
     argv += forwarded(options, [*SOURCE_OPTIONS, *TESTBED_OPTIONS, *MATRIX_OPTIONS])
-    steps.attempt(session, *_PYTEST, *argv)
+    steps.attempt(session, *_PYTEST, *argv, until_ctrl_c=options.keep)
 
 
 def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str) -> None:
@@ -184,17 +186,20 @@ def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str)
     # What a person would type to have it again; the run records it.
     asked = ["nox", "-s", f"runtime-{variant}", *(["--"] if session.posargs else [])]
     session.env["GATEWAY_PROOF_SESSION"] = shlex.join([*asked, *session.posargs])
-    argv = [f"--variant={variant}", f"--run-dir={run}", f"--junit-xml={run / 'junit.xml'}"]
+    # pytest puts variables in this path, so a dollar sign in it is one, too.
+    junit = str(run / "junit.xml").replace("$", f"${{{_DOLLAR}}}")
+    session.env[_DOLLAR] = "$"
+    argv = [f"--variant={variant}", f"--run-dir={run}", f"--junit-xml={junit}"]
     argv += forwarded(options, [*SOURCE_OPTIONS, *TESTBED_OPTIONS, *MATRIX_OPTIONS])
     try:
-        steps.run(session, *_PYTEST, *argv)
+        steps.run(session, *_PYTEST, *argv, until_ctrl_c=options.keep)
     finally:
         recorded = (run / "run.json").exists()
         if recorded:
             folders.point_latest(options.evidence, variant, run)
             _MADE_HERE[variant] = run
         else:
-            shutil.rmtree(run)
+            shutil.rmtree(run, ignore_errors=True)
     if not recorded:
         raise steps.StepFailed(
             f"the matrix on the {variant} variant ended without a record of it; expected run.json; "

@@ -12,14 +12,16 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from wasm import lineage
+from wasm import lineage, paths, terminal
 from wasm.errors import ProofError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import IO
 
     import nox
 
@@ -35,8 +37,14 @@ class StepFailed(Exception):  # noqa: N818 - what happened, told to the session
     """A step ended with another status than 0; with the sentence that it gave."""
 
 
-def run(session: nox.Session, *argv: str) -> None:
+def run(session: nox.Session, *argv: str, until_ctrl_c: bool = False) -> None:
     """Run ``python ARGV...`` in the session's environment, its output shown as it comes.
+
+    Args:
+        session: The session that it is a step of.
+        argv: Python's arguments.
+        until_ctrl_c: Whether it waits for a Ctrl-C when its work is done: one that it took as
+            the end, and not as an interrupt, is none for the session either.
 
     Raises:
         StepFailed: It ended with another status than 0.
@@ -50,6 +58,9 @@ def run(session: nox.Session, *argv: str) -> None:
         with subprocess.Popen(
             [python, *argv],
             env=_environment(session),
+            # A terminal is the step's own; a pipe may lose its reader (`| head -1`), which is to
+            # end no proof half-way.
+            stdout=None if sys.stdout.isatty() else subprocess.PIPE,
             stderr=subprocess.PIPE,
             process_group=0,
             # Nobody waits for it any more when nox itself is killed: it cleans up and ends.
@@ -58,10 +69,14 @@ def run(session: nox.Session, *argv: str) -> None:
             errors="replace",
         ) as step:
             interrupts.pass_on_to(step)
-            sentence = _shown(step)
-        if sentence and (interrupts.received or step.returncode == 0):
-            _show(f"{_ERROR}{sentence}\n")
-        if interrupts.received:
+            with _handing_on(step.stdout):
+                sentence = _shown(step)
+        awaited = until_ctrl_c and {*interrupts.received} == {signal.SIGINT}
+        cut_short = step.returncode in (terminal.INTERRUPTED, -signal.SIGTERM)
+        interrupted = bool(interrupts.received) and (cut_short or not awaited)
+        if sentence and (interrupted or step.returncode == 0):
+            terminal.say(f"{_ERROR}{sentence}")
+        if interrupted:
             raise KeyboardInterrupt
     if step.returncode != 0:
         raise StepFailed(sentence or f"{shlex.join(argv[:3])} {_end(step.returncode)}")
@@ -90,22 +105,38 @@ def _shown(step: subprocess.Popen[str]) -> str:
     for line in step.stderr or ():
         if line.startswith(_ERROR):
             if sentence:
-                _show(f"{_ERROR}{sentence}\n")
+                terminal.say(f"{_ERROR}{sentence}")
             sentence = line.removeprefix(_ERROR).strip()
         else:
-            _show(line)
+            terminal.show(line, sys.stderr)
     return sentence
 
 
-def _show(text: str) -> None:
-    # A terminal that is gone (SIGHUP) must not keep us from waiting for the step's clean-up.
-    with contextlib.suppress(OSError):
-        sys.stderr.write(text)
-        sys.stderr.flush()
+@contextlib.contextmanager
+def _handing_on(stdout: IO[str] | None) -> Iterator[None]:
+    """Show what comes from a step's stdout, as it comes, until it ends."""
+    if stdout is None:
+        yield
+        return
+
+    def hand_on() -> None:
+        while some := os.read(stdout.fileno(), 65536):
+            terminal.show(some, sys.stdout.buffer)
+
+    thread = threading.Thread(target=hand_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 class _Interrupts:
-    """Takes signals for a step, and passes the first on to it: its clean-up is not cut short."""
+    """Takes signals for a step, and passes the first on to it: its clean-up is not cut short.
+
+    As SIGTERM, whichever it was: a step that is still being started then ends without a word,
+    where SIGINT would show what Python was just importing.
+    """
 
     def __init__(self) -> None:
         self.received: list[int] = []
@@ -128,26 +159,27 @@ class _Interrupts:
         """Name the step; what came while it was being started is passed on now."""
         self._step = step
         if self.received:
-            step.send_signal(self.received[0])
+            step.send_signal(signal.SIGTERM)
 
     def _take(self, number: int, _frame: object) -> None:
         self.received.append(number)
         if self._step is not None and len(self.received) == 1:
-            self._step.send_signal(number)
+            self._step.send_signal(signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def ending_in_a_sentence(session: nox.Session) -> Iterator[None]:
     """Let what a user can put right abort the session with its sentence as the last word."""
     try:
-        yield
+        with paths.errors_in_a_sentence():
+            yield
     except (StepFailed, ProofError) as failure:
         session.error(str(failure))
 
 
-def attempt(session: nox.Session, *argv: str) -> None:
+def attempt(session: nox.Session, *argv: str, until_ctrl_c: bool = False) -> None:
     """Run a step whose failure is worth telling but does not decide the session."""
     try:
-        run(session, *argv)
+        run(session, *argv, until_ctrl_c=until_ctrl_c)
     except StepFailed as failure:
         session.warn(str(failure))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -49,6 +50,7 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
+    limit_s: float | None = None,
 ) -> Finished:
     """Run a command to its end and return what it said.
 
@@ -57,13 +59,17 @@ def run(
     it goes on, compilers that Go has started included.
 
     Raises:
+        TimeoutError: It had not ended after ``limit_s`` seconds, and was ended.
         OSError: There is no such program, or it cannot be started there.
     """
     with interrupts.ClosedInPeace() as stack:
         process = _started(
             stack, argv, cwd=cwd, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        stdout, stderr = process.communicate(stdin)
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(errno.ETIMEDOUT, f"no end within {limit_s:g} s") from error
     return Finished(process.returncode, stdout, stderr.decode("utf-8", "replace"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from wasm import command
 from wasm.errors import BuildError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from wasm.toolchain import Toolchain
 
 # Where something is moves with every change.
@@ -19,15 +22,26 @@ _POSITION = re.compile(r":\d+(:\d+)?:")
 def vet(go: Toolchain, plugin: Path) -> frozenset[str]:
     """Return what ``go vet`` finds, tests included, without line numbers.
 
+    The same again in the same file is told with a number: a second fault is not the first one.
+
     Raises:
         BuildError: It could not be run.
     """
     done = command.run([go.program, "vet", "./..."], cwd=plugin, env=go.environment)
     lines = (line.strip() for line in done.stderr.splitlines())
-    found = frozenset(_POSITION.sub(":", line) for line in lines if line and line[0] != "#")
+    found = _counted(_POSITION.sub(":", line) for line in lines if line and line[0] != "#")
     if not done.succeeded and not found:
         raise BuildError(f"go vet could not be run: {done.last_line}; expected it to read the tree")
     return found
+
+
+def _counted(lines: Iterable[str]) -> frozenset[str]:
+    times: Counter[str] = Counter()
+    told = set()
+    for line in lines:
+        times[line] += 1
+        told.add(line if times[line] == 1 else f"{line} ({times[line]})")
+    return frozenset(told)
 
 
 def unformatted(go: Toolchain, plugin: Path) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 from wasm import cache, command
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
 # No hook, daemon or upkeep of the user's runs. No index of ours becomes a sparse one, or a split
 # one, whose other half git would write into the user's repository.
 _QUIET = {
+    "core.warnAmbiguousRefs": "true",
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.splitIndex": "false",
     "fetch.writeCommitGraph": "false",
     "gc.auto": "0",
+    # A server that stays mute is left; over other protocols than HTTP only a time limit does so.
+    "http.lowSpeedLimit": "1",
+    "http.lowSpeedTime": "30",
     "index.sparse": "false",
     "maintenance.auto": "false",
 }
@@ -53,8 +58,9 @@ def run(
     cwd: Path,
     env: dict[str, str] | None = None,
     stdin: bytes = b"",
+    limit_s: float | None = None,
 ) -> command.Finished:
-    """Run git in a folder and return what it said.
+    """Run git in a folder and return what it said; after a time limit it has failed.
 
     Raises:
         SourceError: There is no git, or it cannot be started there.
@@ -68,7 +74,10 @@ def run(
             cwd=cwd,
             env=inherited | _SET | (env or {}),
             stdin=stdin,
+            limit_s=limit_s,
         )
+    except TimeoutError as error:
+        return command.Finished(-signal.SIGKILL, b"", f"{error.strerror}\n")
     except OSError as error:
         if error.filename == "git":
             raise SourceError(

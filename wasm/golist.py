@@ -58,7 +58,7 @@ class Package(msgspec.Struct, frozen=True, rename="pascal"):
         return tuple(
             name
             for file in (*self.test_go_files, *self.x_test_go_files)
-            for name in _declared((folder / file).read_text("utf-8", "replace"))
+            for name in declared_in((folder / file).read_text("utf-8", "replace"))
         )
 
 
@@ -93,7 +93,8 @@ def _read(text: str) -> list[Package]:
     return found
 
 
-def _declared(text: str) -> list[str]:
+def declared_in(text: str) -> list[str]:
+    """Return the tests that a Go file declares, in its order; not whether it is built."""
     found = SgRoot(text, "go").root().find_all(_IS_A_TEST)
     names = [declaration.field("name") for declaration in found]
     return [name.text() for name in names if name is not None]

@@ -202,12 +202,15 @@ class MutantRun:
     Attributes:
         source: The baseline that they were made from.
         tests_of_the_fix: How many tests pass on the right fix; none fails.
+        fix: The right fix in the place of a mutant: what must not fail on it, else it proves
+            nothing where it fails on a mutant.
     """
 
     source: Source
     go_version: str
     command: list[str]
     tests_of_the_fix: int
+    fix: MutantRecord
     mutants: list[MutantRecord]
 
 
@@ -223,7 +226,7 @@ def run(request: Request, say: Callable[[str], object]) -> tuple[MutantRun, dict
     patches: dict[str, bytes] = {}
     tested: list[MutantRecord] = []
     with source.taken_out(Variant.BASELINE, request) as baseline, patch.aside() as ours:
-        right, _ = _tested(go, baseline, ours, FIX)
+        right, rightly = _tested(go, baseline, ours, FIX)
         if right.failed or right.skipped:
             raise BuildError(
                 f"{len(right.failed)} regression tests fail on the fix itself and "
@@ -232,11 +235,12 @@ def run(request: Request, say: Callable[[str], object]) -> tuple[MutantRun, dict
                 detail=right.output,
             )
         say(f"fix: {len(right.passed)} tests pass in {right.seconds:.1f} s")
+        patches[_patch_of(FIX)] = rightly.patch.content
         for mutant in MUTANTS:
             shown, made = _tested(go, baseline, ours, mutant)
-            name = f"patches/{mutant.id}.patch"
-            patches[name] = made.patch.content
-            tested.append(_record(mutant, name, made, shown))
+            _refuse_fewer(mutant, shown, right)
+            patches[_patch_of(mutant)] = made.patch.content
+            tested.append(_record(mutant, made, shown))
             say(f"{mutant.id}: {len(tested[-1].killed_by)} tests fail in {shown.seconds:.1f} s")
         return (
             MutantRun(
@@ -244,6 +248,7 @@ def run(request: Request, say: Callable[[str], object]) -> tuple[MutantRun, dict
                 go_version=go.version,
                 command=right.command,
                 tests_of_the_fix=len(right.passed),
+                fix=_record(FIX, rightly, right),
                 mutants=tested,
             ),
             patches,
@@ -261,7 +266,8 @@ def _tested(
     go: Toolchain, baseline: Tree, ours: Repository, mutant: Mutant
 ) -> tuple[Showing, _Made]:
     """Make a mutant in a copy of the baseline, build its module, and run the tests there."""
-    rewrite = fix(baseline.plugin, mutant.rules)
+    with patch.advised(baseline.root):
+        rewrite = fix(baseline.plugin, mutant.rules)
     with cache.scratch("mutant") as folder:
         root = folder / "tree"
         shutil.copytree(baseline.root, root, symlinks=True)
@@ -288,12 +294,28 @@ def _tested(
     return shown, _Made(made, dict(rewrite.places), module.sha256 if module else None)
 
 
-def _record(mutant: Mutant, name: str, made: _Made, shown: Showing) -> MutantRecord:
+def _refuse_fewer(mutant: Mutant, shown: Showing, right: Showing) -> None:
+    """Refuse to call a mutant killed, or alive, by fewer tests than the fix was held against."""
+    due = {*right.passed} - {*shown.passed, *shown.failed}
+    if not mutant.visible_at_runtime:
+        due = {test for test in due if not regression.is_of_the_module(test)}
+    if due:
+        raise BuildError(
+            f"the mutant {mutant.id} could not be tried: {len(due)} regression tests that pass on "
+            f"the fix did not run on it, first {min(due)}; expected each to end in pass or fail"
+        )
+
+
+def _patch_of(mutant: Mutant) -> str:
+    return f"patches/{mutant.id}.patch"
+
+
+def _record(mutant: Mutant, made: _Made, shown: Showing) -> MutantRecord:
     return MutantRecord(
         id=mutant.id,
         says=mutant.says,
         visible_at_runtime=mutant.visible_at_runtime,
-        patch=name,
+        patch=_patch_of(mutant),
         patch_sha256=made.patch.sha256,
         places=made.places,
         module_sha256=made.module_sha256,

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from wasm import paths
+
 SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
     "--source": {
-        "default": "reference",
+        "default": paths.REFERENCE,
         "metavar": "WHERE",
+        "type": paths.source,
         "help": "the bundled `reference`, a path to a git checkout, or a git URL (reference)",
     },
     "--plugin": {
@@ -32,6 +35,7 @@ SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
     "--fixed-patch": {
         "default": None,
         "metavar": "FILE",
+        "type": paths.named,
         "help": "or a patch on the baseline, as `git diff` writes it at the repository's root",
     },
 }

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from wasm import cache, command
+from wasm import cache, golist, gotest
 from wasm.errors import BuildError, SourceError
-from wasm.suite import Event, Reading
+from wasm.gotest import GoTest, Running
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from wasm.suite import Reading, Suite
     from wasm.toolchain import Toolchain
 
 FOLDER = Path(__file__).parent / "go" / "regression"
 SELECTION = "^TestRetryApiIdentity"
 """What ``go test -run`` takes for all of them."""
 
+_OF_THE_MODULE = "TestRetryApiIdentity/module"
 _NATIVE_ALONE = "-skip=^TestRetryApiIdentity$/^module$"
 _NEEDS_THE_FIX = "_signature_test.go"
 _PROVIDER = "provider"
+FOLDERS = (".", f"./{_PROVIDER}")
+"""The folders of a plugin in which there are some, as Go takes them."""
+
+# What the defect does not touch: it makes everything a chat, and a health check is meant to be.
+_CONTROL = re.compile("chat_?completions|HealthCheck", re.IGNORECASE)
 # A test program compiles the module once, 3 s; on a busy machine much slower.
 _TIMEOUT = "10m"
 _BASE_PATH = re.compile(r"a retry with providerBasePath: kept=(true|false) path=(\S+)")
@@ -111,63 +115,86 @@ def run(go: Toolchain, plugin: Path, module: str | None) -> Showing:
         module: The path of the module that was built from it; None: natively alone.
 
     Raises:
-        BuildError: They do not compile there.
+        BuildError: Not each of them ran to its end: they do not compile there, or panic, or hang.
     """
-    argv = ["test", "-json", "-count=1", f"-timeout={_TIMEOUT}", f"-run={SELECTION}"]
-    argv += [".", f"./{_PROVIDER}"] if module else [_NATIVE_ALONE, ".", f"./{_PROVIDER}"]
-    actions: dict[str, str] = {}
-    base_path: dict[str, bool] = {}
-    reading = Reading()
-    start = time.monotonic()
-    with cache.scratch("go-test") as temporary:
+    folders = _folders(go, plugin)
+    asked = GoTest(
+        packages=FOLDERS,
+        timeout=_TIMEOUT,
         # Without the variable, some plugins' tests build a module before they run.
-        named = {"WASM_FILE_PATH": module or os.devnull}
-        env = go.environment | {"GOTMPDIR": str(temporary)} | named
-        with command.streaming([go.program, *argv], cwd=plugin, env=env) as (output, ending):
-            for line in output:
-                reading.take(line)
-                _take(line, actions, base_path)
-    seconds = time.monotonic() - start
-    shown = reading.suite(["go", *argv], ending.status, seconds, {}).output
-    if ending.status != 0 and "fail" not in actions.values():
-        raise BuildError(
-            f"the regression tests could not be run (go test ended with status {ending.status}); "
-            "expected them to compile in the plugin's tree; see the lines above",
-            detail=shown,
-        )
+        module=module or os.devnull,
+        flags=(f"-run={SELECTION}",) if module else (f"-run={SELECTION}", _NATIVE_ALONE),
+    )
+    running = Running()
+    with cache.scratch("go-test") as temporary:
+        ours = replace(go, environment=go.environment | {"GOTMPDIR": str(temporary)})
+        declared = {package.import_path: package.tests for package in folders}
+        suite = gotest.run(ours, plugin, asked, declared, running)
+    _refuse_what_did_not_run(suite, running.reading)
+    prefixes = {folders[1].import_path: f"{_PROVIDER}."}
 
     def of(wanted: str) -> list[str]:
-        return sorted(test for test, action in actions.items() if action == wanted)
+        ended = running.reading.tests.items()
+        return sorted(prefixes.get(key[0], "") + key[1] for key, how in ended if how == wanted)
 
+    told = _BASE_PATH.findall("".join(running.reading.log()))
     return Showing(
-        command=["go", *argv],
-        status=ending.status,
+        command=suite.command,
+        status=suite.status,
         passed=of("pass"),
         failed=of("fail"),
         skipped=of("skip"),
-        output=shown,
-        base_path=base_path,
-        seconds=round(seconds, 3),
+        output=suite.output,
+        base_path={path: kept == "true" for kept, path in told},
+        seconds=suite.seconds,
     )
 
 
-def _take(line: bytes, actions: dict[str, str], base_path: dict[str, bool]) -> None:
-    try:
-        event = msgspec.json.decode(line, type=Event)
-    except msgspec.DecodeError:
-        return  # Go's own message; shown if nothing ran
-    if event.test and event.action in {"pass", "fail", "skip"}:
-        in_provider = event.package.endswith(f"/{_PROVIDER}")
-        actions[f"{_PROVIDER}." * in_provider + event.test] = event.action
-    if found := _BASE_PATH.search(event.output):
-        base_path[found[2]] = found[1] == "true"
+@dataclass(frozen=True)
+class _Folder:
+    """A package that has regression tests."""
+
+    import_path: str
+    tests: tuple[str, ...]
+
+
+def _folders(go: Toolchain, plugin: Path) -> list[_Folder]:
+    """Return what Go makes of the folders in which the tests were laid."""
+    listed = {Path(package.dir).resolve(): package for package in golist.packages(go, plugin)}
+    found = []
+    for folder in FOLDERS:
+        package = listed.get((plugin / folder).resolve())
+        tests = package.tests if package else ()
+        chosen = tuple(test for test in tests if re.match(SELECTION, test))
+        if package is None or not chosen:
+            raise BuildError(
+                f"Go finds no regression test in {folder} of the plugin's folder; expected those "
+                "that were laid there; see what `go list ./...` says in it"
+            )
+        found.append(_Folder(package.import_path, chosen))
+    return found
+
+
+def _refuse_what_did_not_run(suite: Suite, reading: Reading) -> None:
+    """Refuse a run of which some tests say nothing: a compiler's error is no failing test."""
+    broken = [f"{package} {reason}" for package, reason in reading.broken().items()]
+    missing = [f"{name} did not run to its end" for name in suite.missing]
+    others = ["no test failed"] if suite.status and not suite.failed else []
+    reasons = [*broken, *missing, *others]
+    if reasons:
+        raise BuildError(
+            f"the regression tests could not be run (go test ended with status {suite.status}): "
+            f"{reasons[0]}; expected each to end in pass or fail, since what is not run shows "
+            "nothing; see the lines above",
+            detail=suite.output,
+        )
 
 
 def compare(baseline: Showing, fixed: Showing) -> Compared:
     """Hold what the tests showed on a baseline against what they show with the fix.
 
     Raises:
-        SourceError: They do not show the defect on this baseline.
+        SourceError: They do not show the defect on this baseline, or more than the defect.
         BuildError: With the fix, not all of them ran and passed.
     """
     if fixed.failed or fixed.status != 0:
@@ -178,7 +205,13 @@ def compare(baseline: Showing, fixed: Showing) -> Compared:
             detail=fixed.output,
         )
     both = {*baseline.passed, *baseline.failed, *baseline.skipped}
-    unrun = [*fixed.skipped, *baseline.skipped, *sorted(both - {*fixed.passed})]
+    there = {_of_go(test) for test in both}
+    not_there = [test for test in fixed.passed if _of_go(test) in there and test not in both]
+    unrun = [
+        *(*fixed.skipped, *baseline.skipped),
+        *sorted(both - {*fixed.passed}),
+        *not_there,
+    ]
     if unrun:
         raise BuildError(
             f"{len(unrun)} regression tests did not run on both variants, first {unrun[0]}; "
@@ -189,11 +222,36 @@ def compare(baseline: Showing, fixed: Showing) -> Compared:
             f"all {len(baseline.passed)} regression tests pass on the baseline; expected some to "
             "fail on the defect of #4396; name a --baseline-ref that has it"
         )
+    _refuse_failing_controls(baseline, both)
     return Compared(
         fail_to_pass=leaves(baseline.failed, both),
         pass_to_pass=leaves(baseline.passed, both),
         only_with_the_fix=leaves({*fixed.passed} - both, fixed.passed),
     )
+
+
+def _refuse_failing_controls(baseline: Showing, tests: Collection[str]) -> None:
+    """Refuse a baseline that fails for another reason than the defect."""
+    controls = [test for test in leaves(tests, tests) if _CONTROL.search(test)]
+    failed = [test for test in controls if test in baseline.failed]
+    if failed or not controls:
+        first = failed[0] if failed else "there is none"
+        raise SourceError(
+            f"{len(failed)} of {len(controls)} regression tests of what the defect leaves alone "
+            f"fail on the baseline, first {first}; expected Chat Completions and the health check "
+            "to be right there; name a --baseline-ref that has no more than the defect of #4396",
+            detail=baseline.output,
+        )
+
+
+def is_of_the_module(test: str) -> bool:
+    """Whether a test is one that is left out where there is no module."""
+    return test == _OF_THE_MODULE or test.startswith(f"{_OF_THE_MODULE}/")
+
+
+def _of_go(test: str) -> str:
+    """Return the Go test that a subtest is part of."""
+    return test.partition("/")[0]
 
 
 def leaves(tests: Iterable[str], among: Collection[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,9 @@ _PLAIN_DIFF = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )
+# A listing of refs is short; a commit's trees and a plugin's files are a few MB, for slow networks.
+_LISTING_S = 60.0
+_DOWNLOAD_S = 300.0
 _FULL_NAME = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _PARTIAL = r"^(remote\..*\.promisor|extensions\.partialclone)$"
 
@@ -66,15 +70,19 @@ class Repository:
         Raises:
             SourceError: There is no such commit here.
         """
-        found = self._git(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        found = self._git("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+        if "is ambiguous" in found.stderr:
+            raise _ambiguous(ref, self.name)
+        if found.succeeded:
+            return found.stdout.decode().strip()
+        if ref == "HEAD":
+            raise _without_commits(self.name)
+        shallow = self._need("rev-parse", "--is-shallow-repository").strip() == b"true"
+        raise SourceError(
+            f"unknown ref {ref!r} in {self.name}{', a shallow clone' if shallow else ''}; expected "
+            "a branch, tag or commit that is in this repository; fetch it first"
+            f"{', with `git fetch --unshallow`' if shallow else ''}, or name another"
         )
-        if not found.succeeded:
-            raise SourceError(
-                f"unknown ref {ref!r} in {self.name}; expected a branch, tag or commit that is in "
-                "this repository; fetch it first, or name another"
-            )
-        return found.stdout.decode().strip()
 
     def tree(self, treeish: str, folder: str) -> str | None:
         """Return git's name for a folder's tree, or None when the folder is not there."""
@@ -226,10 +234,16 @@ def opened(path: Path) -> Iterator[Repository]:
             f"no folder at --source {path}; expected a git checkout, a git URL, or `reference`"
         )
     found = git.run("rev-parse", "--is-inside-work-tree", cwd=path)
+    if foreign := re.search("dubious ownership in repository at '(.+)'", found.stderr):
+        raise SourceError(
+            f"the git repository at --source {path} is another user's, so git does not read it; "
+            "expected one of yours, or one that you trust; run `git config --global --add "
+            f"safe.directory {shlex.quote(foreign[1])}`, then the same command again"
+        )
     if not found.succeeded:
         raise SourceError(
-            f"no git repository at --source {path}; expected a checkout made with git clone; "
-            f"git said: {git.reason(found)}"
+            f"no git repository at --source {path}; expected a checkout made with git clone, not "
+            f"an archive that was unpacked; git said: {git.reason(found)}"
         )
     # A .git folder that is named itself has no work tree either.
     bare = found.stdout.strip() != b"true"
@@ -289,7 +303,7 @@ def fetched(url: str, ref: str, folder: str) -> Iterator[Repository]:
 
 def _remote_commit(url: str, ref: str, shown: str) -> str:
     with cache.scratch("git") as nowhere:
-        done = git.run("ls-remote", "--quiet", "--", url, cwd=nowhere)
+        done = git.run("ls-remote", "--quiet", "--", url, cwd=nowhere, limit_s=_LISTING_S)
     if not done.succeeded:
         raise SourceError(
             f"cannot reach {shown}: {git.reason(done).replace(url, shown)}; expected a git "
@@ -298,12 +312,28 @@ def _remote_commit(url: str, ref: str, shown: str) -> str:
         )
     rows = (line.split(b"\t", 1) for line in done.stdout.splitlines())
     names = {os.fsdecode(name): commit.decode() for commit, name in rows}
-    # git's own order; a tag's commit stands under its name with ^{}.
-    for place in (ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}"):
-        for name in (f"{place}^{{}}", place):
-            if name in names:
-                return names[name]
-    raise _unknown(ref, shown)
+    # A tag's commit stands under its name with ^{}.
+    places = (ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}")
+    found = [names.get(f"{place}^{{}}", names[place]) for place in places if place in names]
+    if len(found) > 1:
+        raise _ambiguous(ref, shown)
+    if found:
+        return found[0]
+    raise _without_commits(shown) if ref == "HEAD" else _unknown(ref, shown)
+
+
+def _ambiguous(ref: str, shown: str) -> SourceError:
+    return SourceError(
+        f"the ref {ref!r} is ambiguous in {shown}; expected the name of one commit; write "
+        f"refs/heads/{ref} for the branch, refs/tags/{ref} for the tag, or a commit's full name"
+    )
+
+
+def _without_commits(shown: str) -> SourceError:
+    return SourceError(
+        f"HEAD names no commit in {shown} (an empty repository?); expected one to take the plugin "
+        "from; commit it, or name a commit with --baseline-ref"
+    )
 
 
 def _unknown(ref: str, shown: str) -> SourceError:
@@ -323,7 +353,7 @@ def _download(draft: Path, url: str, commit: str, folder: str) -> command.Finish
         ("fetch", "--quiet", "--depth=1", "--filter=blob:none", "--no-tags", "origin", commit),
         ("update-ref", "--no-deref", "HEAD", commit),
     ):
-        done = git.run(*step, cwd=draft)
+        done = git.run(*step, cwd=draft, limit_s=_DOWNLOAD_S)
         if not done.succeeded:
             return done
     return _fetch_missing(draft, commit, [folder], {})
@@ -337,7 +367,8 @@ def _fetch_missing(
     name = empty.stdout.decode().strip()
     # A patch's statistics need every blob; --raw would not.
     statistics = ("diff-tree", "-r", "--shortstat", "--no-renames")
-    return git.run(*statistics, name, treeish, "--", *folders, cwd=repository, env=env)
+    wanted = (*statistics, name, treeish, "--", *folders)
+    return git.run(*wanted, cwd=repository, env=env, limit_s=_DOWNLOAD_S)
 
 
 def _path_of(folder: Path, *question: str) -> str:

@@ -135,6 +135,9 @@ RULES = (
 )
 
 
+_GENERATED = re.compile(r"// Code generated .* DO NOT EDIT\.\r?$")
+
+
 def fix(folder: Path, rules: Sequence[Rule] = RULES) -> Rewrite:
     """Fix the plugin in a folder, in memory; with other rules, make a mutant of the fix.
 
@@ -158,7 +161,10 @@ def check(tree: Mapping[str, bytes]) -> None:
     _check_signature(failover, helper)
     _check_chat(failover, helper)
     _check_retry(retry)
+    _check_health_check(failover)
     _check_callers(naming)
+    _check_by_hand(failover)
+    _check_by_hand(retry)
 
 
 def _declared_helper(naming: Sequence[GoFile]) -> SgNode:
@@ -230,6 +236,34 @@ def _check_retry(retry: GoFile) -> None:
             f"{retry.at(again)} declares {names[0]} again inside {RETRY_CALLER}, expected it to "
             f"be the parameter throughout; {DIFFERS}"
         )
+    if other := caller.find(**_set(names[0])):
+        raise SourceError(
+            f"{retry.at(other)} sets {names[0]} inside {RETRY_CALLER}, expected it to be what "
+            f"{RETRY_CALLER} was given throughout; {DIFFERS}"
+        )
+
+
+def _check_health_check(failover: GoFile) -> None:
+    """Check that Chat Completions means the constant where the health check is made."""
+    caller = failover.root.find(**method(HEALTH_CHECK_CALLER))
+    if caller and (again := caller.find(_declared_inside(CHAT))):
+        raise SourceError(
+            f"{failover.at(again)} declares {CHAT} again inside {HEALTH_CHECK_CALLER}, expected "
+            f"it to be the package's constant throughout; {DIFFERS}"
+        )
+
+
+def _check_by_hand(file: GoFile) -> None:
+    """Check that no generator would undo the change of a file (`go help generate`)."""
+    for node in file.root.children():
+        if node.kind() == "package_clause":
+            return
+        if node.kind() == "comment" and _GENERATED.match(node.text()):
+            raise SourceError(
+                f"{file.at(node)} says that the file is generated, expected one written by hand, "
+                "for its generator would undo the fix; change what it is generated from, and "
+                "give the fix by --fixed-ref or --fixed-patch"
+            )
 
 
 def _check_callers(naming: Sequence[GoFile]) -> None:
@@ -264,6 +298,19 @@ def _called_in(name: str) -> Match:
         "inside": {"field": "function", "all": [called]},
     }
     return {"inside": {"field": "field", "all": [selected]}}
+
+
+def _set(name: str) -> Match:
+    """Match a name that an assignment gives another value."""
+    assigned: Match = {"kind": "assignment_statement"}
+    return {
+        "kind": "identifier",
+        "regex": f"^{name}$",
+        "inside": {
+            "kind": "expression_list",
+            "inside": {"field": "left", "all": [assigned]},
+        },
+    }
 
 
 def _declared_inside(name: str) -> Config:

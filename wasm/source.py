@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import cache, command, files, repository, retry_identity, toolchain
+from wasm import cache, command, files, paths, repository, retry_identity, toolchain
 from wasm.errors import SourceError
 from wasm.records import Fix, Patch, Source, Variant
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-REFERENCE = "reference"
 REFERENCE_PLUGIN = "wasm/go/reference"
 AI_PROXY = "plugins/wasm-go/extensions/ai-proxy"
 
@@ -39,7 +38,7 @@ class Request:
         fixed_patch: Or a patch on the baseline; neither: the fix for #4396 as a codemod.
     """
 
-    source: str = REFERENCE
+    source: str = paths.REFERENCE
     plugin: str | None = None
     baseline_ref: str | None = None
     fixed_ref: str | None = None
@@ -48,14 +47,14 @@ class Request:
     @property
     def kind(self) -> str:
         """``reference``, ``url`` or ``checkout``."""
-        if self.source == REFERENCE:
-            return REFERENCE
-        return "url" if _looks_like_a_url(self.source) else "checkout"
+        if self.source == paths.REFERENCE:
+            return paths.REFERENCE
+        return "url" if paths.is_url(self.source) else "checkout"
 
     @property
     def plugin_folder(self) -> str:
         """The plugin's folder in the repository, posix, without a trailing slash."""
-        default = REFERENCE_PLUGIN if self.kind == REFERENCE else AI_PROXY
+        default = REFERENCE_PLUGIN if self.kind == paths.REFERENCE else AI_PROXY
         folder = PurePosixPath(self.plugin or default)
         if folder.is_absolute() or ".." in folder.parts:
             raise SourceError(
@@ -67,13 +66,12 @@ class Request:
     @classmethod
     def of_options(cls, options: argparse.Namespace) -> Request:
         """Return what the options of wasm/options.py ask for."""
-        patch = options.fixed_patch
         return cls(
             source=options.source,
             plugin=options.plugin,
             baseline_ref=options.baseline_ref,
             fixed_ref=options.fixed_ref,
-            fixed_patch=_path(patch) if patch else None,
+            fixed_patch=options.fixed_patch,
         )
 
 
@@ -130,7 +128,7 @@ def _opened(request: Request, ref: str) -> Iterator[repository.Repository]:
         with repository.fetched(request.source, ref, plugin) as found:
             yield found
         return
-    path = cache.PROJECT if request.kind == REFERENCE else _path(request.source)
+    path = cache.PROJECT if request.kind == paths.REFERENCE else Path(request.source)
     with repository.opened(path) as found:
         yield found
 
@@ -139,7 +137,7 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
     plugin = request.plugin_folder
     as_it_lies = ref is None and request.kind != "url" and not found.bare
     commit = found.commit("HEAD" if request.kind == "url" else ref or "HEAD")
-    tree = _plugin_tree(found, commit, plugin, ref)
+    tree = _plugin_tree(found, commit, request, ref)
     folders = [plugin]
     treeish = found.work_tree(folders) if as_it_lies else commit
     taken = found.files(treeish, folders)
@@ -171,12 +169,18 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
     return _Taken(source, treeish, folders)
 
 
-def _plugin_tree(found: repository.Repository, commit: str, plugin: str, ref: str | None) -> str:
+def _plugin_tree(
+    found: repository.Repository, commit: str, request: Request, ref: str | None
+) -> str:
+    plugin = request.plugin_folder
     tree = found.tree(commit, plugin)
     if tree is None:
+        # An archive that was unpacked within a checkout of something else.
+        inside = request.kind == "checkout" and not found.folder.samefile(request.source)
+        around = f", the git repository around {request.source}," if inside else ""
         raise SourceError(
-            f"no folder {plugin} in {found.name} at {ref or 'HEAD'}; expected the plugin's folder "
-            "as seen from the repository's root; name it with --plugin"
+            f"no folder {plugin} in {found.name}{around} at {ref or 'HEAD'}; expected the plugin's "
+            "folder as seen from the repository's root; name it with --plugin"
         )
     return tree
 
@@ -228,7 +232,7 @@ def _between(request: Request, found: repository.Repository, root: Path) -> Fix:
 
 def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
     try:
-        content = path.read_bytes()
+        content = paths.content(path)
     except OSError as error:
         raise SourceError(
             f"--fixed-patch {path} cannot be read ({error.strerror}); expected a patch as "
@@ -261,13 +265,3 @@ def _rewritten(found: repository.Repository, taken: _Taken, root: Path) -> Fix:
         baseline_sha256=baseline_sha256,
         places=dict(rewrite.places),
     )
-
-
-def _path(text: str) -> Path:
-    # Not Path.expanduser: that raises for a user who does not exist.
-    return Path(os.path.expanduser(text))  # noqa: PTH111
-
-
-def _looks_like_a_url(source: str) -> bool:
-    # git's own rule: scheme://, or host:path with no slash before the colon.
-    return "://" in source or re.match(r"[^/]+:(?!//)", source) is not None

@@ -28,6 +28,7 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
     import_path: str = ""
     test: str = ""
     output: str = ""
+    failed_build: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Suite:
         skipped: Likewise of those skipped.
         skipped_in_wasm: Those of them that were to test the module.
         missing: What should have run to its end and did not: ``package.Test`` of what is declared
-            or was begun, and packages of which nothing ran.
+            or was begun, and packages of which nothing ran, or nothing but skipped tests.
         output: The lines of what failed.
         seconds: How long it took.
     """
@@ -91,8 +92,11 @@ class Suite:
         )
 
 
-_Key = tuple[str, str]
+Key = tuple[str, str]
 """A package and a test in it; no test for the package itself, nothing for Go's own messages."""
+
+_CRASH = ("panic: ", "fatal error: ", "SIGQUIT: ")
+"""What Go's runtime starts a line with that is its last word; a test's own lines are indented."""
 
 
 class Reading:
@@ -100,9 +104,10 @@ class Reading:
 
     def __init__(self) -> None:
         self.passed = 0
-        self._begun: dict[_Key, None] = {}
-        self._actions: dict[_Key, str] = {}
-        self._outputs: dict[_Key, list[str]] = defaultdict(list)
+        self._begun: dict[Key, None] = {}
+        self._actions: dict[Key, str] = {}
+        self._uncompiled: set[str] = set()
+        self._outputs: dict[Key, list[str]] = defaultdict(list)
 
     def take(self, line: bytes) -> None:
         """Take one line in; what is no event is Go's own message."""
@@ -116,6 +121,8 @@ class Reading:
             self._outputs[key].append(event.output)
         if event.action == "run":
             self._begun[key] = None
+        if event.failed_build:
+            self._uncompiled.add(event.package)
         if event.action in {"pass", "fail", "skip", "build-fail"}:
             self._actions[key] = event.action
             self.passed += event.action == "pass" and event.test != ""
@@ -126,6 +133,39 @@ class Reading:
             for (name, _), parts in self._outputs.items():
                 if name == package:
                     yield from parts
+
+    @property
+    def tests(self) -> dict[Key, str]:
+        """How each test ended that did: ``pass``, ``fail`` or ``skip``."""
+        return {key: action for key, action in self._actions.items() if key[1]}
+
+    def broken(self) -> dict[str, str]:
+        """Return the packages that failed by more than failing tests, each with why, in a clause.
+
+        What such a package shows of its tests says nothing about what they test: it did not
+        compile, or its program crashed, ran out of time or was ended by a TestMain.
+        """
+        failed = [package for (package, test), action in self._actions.items() if action == "fail"]
+        reasons = {package: self._broken_by(package) for package in dict.fromkeys(failed)}
+        return {package: reason for package, reason in reasons.items() if reason}
+
+    def _broken_by(self, package: str) -> str:
+        if package in self._uncompiled:
+            return "did not compile"
+        written = [
+            text for key, parts in self._outputs.items() if key[0] == package for text in parts
+        ]
+        for line in "".join(written).splitlines():
+            if line.startswith(_CRASH):
+                return f"ended in `{line}`"
+        unended = [key for key in self._unended() if key[0] == package]
+        if unended:
+            return f"ended in the middle of {unended[-1][1]}"
+        tests = [action for key, action in self.tests.items() if key[0] == package]
+        return "" if "fail" in tests else "failed, and no test of it did"
+
+    def _unended(self) -> list[Key]:
+        return [key for key in self._begun if key not in self._actions]
 
     def suite(
         self,
@@ -143,7 +183,7 @@ class Reading:
             declared: The tests that had to run, by their package; a package that is given
                 without any has to have run some.
         """
-        tests = {key: action for key, action in self._actions.items() if key[1]}
+        tests = self.tests
         skipped = [key for key, action in tests.items() if action == "skip"]
         return Suite(
             command=command,
@@ -157,14 +197,18 @@ class Reading:
             seconds=round(seconds, 3),
         )
 
-    def _is_of_the_module(self, key: _Key) -> bool:
+    def _is_of_the_module(self, key: Key) -> bool:
         """Whether a test that was skipped would have run the module: by its name or its reason."""
         reason = "".join(self._outputs[key]).lower()
         return "wasm" in key[1].lower().split("/") or "wasm" in reason
 
     def _output(self) -> str:
-        """Give Go's own messages, then each failing test's lines, the last of them."""
+        """Give Go's own messages, then each failing test's lines, the last of them.
+
+        A test that began and never ended is where its program crashed or ran out of time.
+        """
         failing = [key for key, action in self._actions.items() if action in {"fail", "build-fail"}]
+        failing += self._unended()
         # What failed because of something in it has nothing to add.
         tests = [key for key in failing if key[1] and not _holds_another(key, failing)]
         packages = {package for package, _ in tests}
@@ -184,14 +228,14 @@ def read_events(command: list[str], status: int, lines: Iterable[bytes], seconds
     return reading.suite(command, status, seconds, {})
 
 
-def _named(key: _Key) -> str:
+def _named(key: Key) -> str:
     return ".".join(key)
 
 
 def _missing(
-    ended: Collection[_Key], declared: Mapping[str, Collection[str]], begun: Iterable[_Key]
+    ended: Mapping[Key, str], declared: Mapping[str, Collection[str]], begun: Iterable[Key]
 ) -> Iterator[str]:
-    ran = {package for package, _ in ended}
+    ran = {package for (package, _), action in ended.items() if action != "skip"}
     yield from (package for package in declared if package not in ran)
     names = ((package, name) for package, tests in declared.items() for name in tests)
     for key in dict.fromkeys([*names, *begun]):
@@ -199,7 +243,7 @@ def _missing(
             yield _named(key)
 
 
-def _holds_another(key: _Key, failing: Collection[_Key]) -> bool:
+def _holds_another(key: Key, failing: Collection[Key]) -> bool:
     package, test = key
     return any(other[0] == package and other[1].startswith(f"{test}/") for other in failing)
 

@@ -6,15 +6,18 @@ import os
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, AnyStr, NoReturn
 
+from wasm import paths
 from wasm.errors import ProofError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEBUG = "GATEWAY_PROOF_DEBUG"
-_INTERRUPTED = 130
+INTERRUPTED = 130
+# As a shell tells of a program that SIGPIPE has ended.
+_UNREAD = 141
 
 
 def finish(step: Callable[[], None]) -> NoReturn:
@@ -24,22 +27,33 @@ def finish(step: Callable[[], None]) -> NoReturn:
     """
     interrupts_clean_up()
     try:
-        step()
+        with paths.errors_in_a_sentence():
+            step()
+            sys.stdout.flush()
     except ProofError as error:
         say(last_words(error))
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
         say("interrupted; everything that was started has been ended")
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        _goes_nowhere(sys.stdout)
+        say("error: nobody reads the output any more; expected that to its end; run it again")
+        sys.exit(_UNREAD)
     sys.exit(0)
 
 
 def last_words(error: ProofError) -> str:
-    """Return an error as it is shown: its traceback if asked for, its detail, its sentence last."""
-    lines = [error.detail, *_notes(error), f"error: {error.sentence}"]
+    """Return an error as it is shown: what explains it, then its sentence, last of all."""
+    return "\n".join([*explanation(error), f"error: {error.sentence}"])
+
+
+def explanation(error: ProofError) -> list[str]:
+    """Return what is shown before an error's sentence: its traceback if asked for, its detail."""
+    lines = [error.detail, *_notes(error)]
     if os.environ.get(DEBUG):
         lines.insert(0, "".join(traceback.format_exception(error)))
-    return "\n".join(line for line in lines if line)
+    return [line for line in lines if line]
 
 
 def _notes(error: BaseException | None) -> Iterator[str]:
@@ -50,8 +64,30 @@ def _notes(error: BaseException | None) -> Iterator[str]:
 
 
 def say(text: str) -> None:
-    """Write to stderr at once."""
-    print(text, file=sys.stderr, flush=True)
+    """Write a line to stderr at once."""
+    show(f"{text}\n", sys.stderr)
+
+
+def show(text: AnyStr, stream: IO[AnyStr]) -> None:
+    """Write to a stream at once; when nobody reads it any more (`| head -1`), go on without."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:  # a pipe without a reader, a terminal that was closed
+        _goes_nowhere(stream)
+
+
+def annotate(sentence: str) -> None:
+    """Let GitHub Actions show a sentence beside the change, where it runs this."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        escaped = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        show(f"::error title=gateway-proof::{escaped}\n", sys.stdout)
+
+
+def _goes_nowhere(stream: IO[AnyStr]) -> None:
+    """Let a stream swallow what it still holds; else Python fails when it is flushed at exit."""
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - no path of anyone's
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def interrupts_clean_up() -> None:

@@ -96,6 +96,11 @@ def locate() -> Toolchain:
         )
     settings = _started(program, ["env", "-json", *_KEPT], _machine() | {"GOTOOLCHAIN": "local"})
     kept = {key: value for key, value in json.loads(settings.stdout or b"{}").items() if value}
+    if not Path(kept.get("GOCACHE", "/")).is_absolute():
+        raise BuildError(
+            "GOCACHE is off, or no absolute path; expected the folder without which Go builds "
+            "nothing; unset it, or name one"
+        )
     environment = _machine() | kept | _PINNED
     exact = _started(program, ["version"], environment)
     if not exact.succeeded or f" {GO_VERSION} " not in exact.stdout.decode():

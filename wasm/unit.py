@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import build, cache, command, fast_sdk, findings, golist, lossless, source, toolchain
+from wasm import build, cache, fast_sdk, findings, golist, gotest, source, toolchain
 from wasm.errors import BuildError
 from wasm.fast_sdk import FastSdk, Speed
+from wasm.gotest import GoTest, Running
 from wasm.records import Module, Variant
 from wasm.source import Tree
-from wasm.suite import Reading, Suite
+from wasm.suite import Suite
 from wasm.toolchain import Toolchain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from wasm.source import Request
 
@@ -199,36 +199,27 @@ def _told(speed: Speed) -> str:
 def _suite(
     job: _Job,
     packages: str,
-    declared: Mapping[str, Collection[str]],
+    declared: Mapping[str, Sequence[str]],
     say: Callable[[str], object],
     keep: Callable[[str], object],
 ) -> Suite:
-    # What go is given, and how it is recorded: no other machine has these folders.
-    ours = {lossless.as_exec(): f"-exec=python {Path(lossless.__file__).name}"}
-    if job.speed.modfile:
-        ours[f"-modfile={job.speed.modfile}"] = f"-modfile={job.speed.modfile.name}"
-    timeout = _TIMEOUT_FAST if job.speed.sdk else _TIMEOUT_PLAIN
-    flags = ["test", "-json", "-count=1", f"-timeout={timeout}"]
-    argv = [job.go.program, *flags, *ours, packages]
-    env = job.go.environment | {"WASM_FILE_PATH": job.module.path}
-    start = time.monotonic()
-    reading = Reading()
+    asked = GoTest(
+        packages=(packages,),
+        timeout=_TIMEOUT_FAST if job.speed.sdk else _TIMEOUT_PLAIN,
+        module=job.module.path,
+        modfile=job.speed.modfile,
+    )
+    running = Running()
 
     def tell() -> None:
-        say(f"go test {packages}: {reading.passed} passed after {time.monotonic() - start:.0f} s")
+        passed = running.reading.passed
+        say(f"go test {packages}: {passed} passed after {running.seconds:.0f} s")
 
-    with (
-        _told_every(_PROGRESS_S, tell),
-        command.streaming(argv, cwd=job.tree.plugin, env=env) as (output, ending),
-    ):
-        for line in output:
-            reading.take(line)
-    seconds = time.monotonic() - start
-    recorded = ["go", *flags, *ours.values(), packages]
-    suite = reading.suite(recorded, ending.status, seconds, declared)
+    with _told_every(_PROGRESS_S, tell):
+        suite = gotest.run(job.go, job.tree.plugin, asked, declared, running)
     say(suite.summary)
     keep(f"# {' '.join(suite.command)}\n")
-    for text in reading.log():
+    for text in running.reading.log():
         keep(text)
     return suite
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def main(argv: list[str]) -> None:
     verify.add_argument("--allowed-signers", type=Path, help="who may have signed it")
     verify.set_defaults(command=_verify)
     arguments = parser.parse_args(argv)
+    # Records are trees that live to the end: to look for cycles in them takes half of the time.
+    gc.disable()
     arguments.command(arguments)
 
 

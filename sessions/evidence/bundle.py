@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from containers.records import Cleanup
 from sessions.evidence import (
     archive,
     attached,
@@ -23,6 +24,7 @@ from sessions.evidence import (
     html,
     markdown,
     schemas,
+    sealing,
     signing,
     statement,
     store,
@@ -50,6 +52,7 @@ class Side:
     run: Run
     results: tuple[Result, ...]
     unit: bytes | None
+    cleanup: Cleanup
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,11 @@ def make(evidence: Path, runs: Mapping[Variant, Path], key: Path | None) -> Made
     """
     sides = {}
     for variant, source in runs.items():
+        if (source / store.RUN).is_file():
+            sealing.refuse_unsealed(source)
         run, results = store.read_run(source)
         unit = unit_results.latest(evidence, variant, run.module.sha256)
-        sides[variant] = Side(run, results, unit)
+        sides[variant] = Side(run, results, unit, attached.read(source).cleanup or Cleanup())
     told = compared(sides)
     folder = folders.new_bundle(evidence)
     try:
@@ -105,7 +110,9 @@ def compared(sides: Mapping[Variant, Side]) -> Comparison:
     """
     baseline, fixed = sides[Variant.BASELINE], sides[Variant.FIXED]
     unit = {variant: unit_results.summary(variant, side.unit) for variant, side in sides.items()}
-    return compare(baseline.run, baseline.results, fixed.run, fixed.results, unit)
+    cleanup = {variant: side.cleanup for variant, side in sides.items()}
+    runs = (baseline.run, baseline.results, fixed.run, fixed.results)
+    return compare(*runs, unit, cleanup=cleanup)
 
 
 def unit_files(sides: Mapping[Variant, Side]) -> dict[str, bytes]:

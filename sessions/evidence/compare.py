@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from containers.docker_images import HIGRESS_GATEWAY
+from containers.records import GatewayKind
 from sessions.evidence import unit_results
 from sessions.evidence.alike import refuse_unlike
 from sessions.evidence.founded import refuse_unfounded
@@ -27,21 +30,24 @@ from wasm.records import Variant, sha256_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from containers.records import TestbedFacts
+    from containers.records import Cleanup, TestbedFacts
     from sessions.evidence.records import UnitSummary
     from sessions.matrix.cells import Result
 
 _NAMED_AT_MOST = 3
 # EVIDENCE.md 11: with fewer, a random first key may never have been the other one.
 ENOUGH_REPEATS = 3
+PINNED_DIGEST = HIGRESS_GATEWAY.partition("@")[2]
 
 
-def compare(
+def compare(  # noqa: PLR0913 - two runs, and what lies beside them
     baseline: Run,
     baseline_results: Sequence[Result],
     fixed: Run,
     fixed_results: Sequence[Result],
     unit: Mapping[Variant, UnitSummary] | None = None,
+    *,
+    cleanup: Mapping[Variant, Cleanup],
 ) -> Comparison:
     """Compare two runs that differ in nothing but the module.
 
@@ -53,6 +59,7 @@ def compare(
         fixed: The run with it.
         fixed_results: Its cells.
         unit: Go's own tests on each variant's module, where they are at hand.
+        cleanup: The proof of each that nothing was left; without it nothing is proven.
 
     Raises:
         EvidenceError: They differ in something else, one of them never opened its testbed, or a
@@ -64,9 +71,10 @@ def compare(
     testbed = fixed.testbed
     if testbed is None:  # pragma: no cover - refused above
         raise AssertionError
-    limits = tuple(_no_release_evidence(testbed, fixed.repeats))
+    results = {Variant.BASELINE: baseline_results, Variant.FIXED: fixed_results}
+    limits = tuple(_no_release_evidence(testbed, fixed, results))
     pairs = tuple(_pairs(baseline_results, fixed_results))
-    verdict, reasons = judge(baseline, baseline_results, fixed, fixed_results)
+    verdict, reasons = judge(baseline, baseline_results, fixed, fixed_results, cleanup)
     return Comparison(
         verdict=verdict,
         reasons=reasons,
@@ -95,19 +103,25 @@ def compare(
 
 
 def judge(
-    baseline: Run, baseline_results: Sequence[Result], fixed: Run, fixed_results: Sequence[Result]
+    baseline: Run,
+    baseline_results: Sequence[Result],
+    fixed: Run,
+    fixed_results: Sequence[Result],
+    cleanup: Mapping[Variant, Cleanup],
 ) -> tuple[PairVerdict, tuple[str, ...]]:
     """Return the verdict on a pair, and why it is not proven (or what proves it), in sentences.
 
     A cell that contradicts the claim refutes it, whatever else could not be observed; without a
     contradiction, a cell or a run without a valid observation leaves it inconclusive; and so does
-    a matrix in which nothing had to fail, since then nothing was reproduced.
+    a run of which it is not proved that nothing was left, and a matrix in which nothing had to
+    fail, since then nothing was reproduced.
     """
     against: list[str] = []
     unclear: list[str] = []
     for run, results in ((baseline, baseline_results), (fixed, fixed_results)):
         against += _contradictions(run, results)
         unclear += _gaps(run, results)
+        unclear += _left_behind(run.variant, cleanup[run.variant])
     if baseline.module.sha256 == fixed.module.sha256:
         against.append(f"both runs are of one module, {fixed.module.sha256}: nothing was fixed")
     reproduced = [r for r in baseline_results if r.must_fail]
@@ -125,12 +139,43 @@ def judge(
     return PairVerdict.PROVEN, (proof,)
 
 
-def _no_release_evidence(testbed: TestbedFacts, repeats: int) -> Iterator[str]:
+def is_pinned(testbed: TestbedFacts) -> bool:
+    """Whether the gateway was Higress' pinned image, by its digest, with the module as built."""
+    gateway = testbed.gateway
+    pinned = gateway.kind is GatewayKind.HIGRESS and gateway.digest == PINNED_DIGEST
+    return pinned and testbed.adapter is None
+
+
+def _no_release_evidence(
+    testbed: TestbedFacts, run: Run, results: Mapping[Variant, Sequence[Result]]
+) -> Iterator[str]:
     """Say why a pair is no release evidence for Higress' gateway."""
-    if not testbed.gateway.release_evidence:
+    if not (testbed.gateway.release_evidence and is_pinned(testbed)):
         yield "the gateway was not Higress' pinned image, run unmodified"
-    if repeats < ENOUGH_REPEATS:
-        yield f"each cell was run {repeats} times, and release evidence needs {ENOUGH_REPEATS}"
+    if run.repeats < ENOUGH_REPEATS:
+        times = "once" if run.repeats == 1 else f"{run.repeats} times"
+        yield f"each cell was run {times}, and release evidence needs {ENOUGH_REPEATS} times"
+        return
+    for variant, those in results.items():
+        seen = Counter((r.cell.case, r.cell.mode) for r in those if r.checks)
+        few = [
+            (f"{each.case}/{each.mode}", seen[each.case, each.mode])
+            for each in plan(run.cases, 1)
+            if seen[each.case, each.mode] < ENOUGH_REPEATS
+        ]
+        if few:
+            more = f" and {len(few) - 1} more likewise" if len(few) > 1 else ""
+            yield (
+                f"{variant}: of {few[0][0]}{more} there are {few[0][1]} valid observations, and "
+                f"release evidence needs {ENOUGH_REPEATS}"
+            )
+
+
+def _left_behind(variant: Variant, proof: Cleanup) -> Iterator[str]:
+    """Say what of a testbed is not proved to be gone."""
+    if not proof.complete:
+        left = f"still there: {', '.join(proof.leftovers)}" if proof.leftovers else "nobody looked"
+        yield f"{variant}: it is not proved that all of its testbed is gone ({left})"
 
 
 def _gaps(run: Run, results: Sequence[Result]) -> Iterator[str]:
@@ -142,7 +187,7 @@ def _gaps(run: Run, results: Sequence[Result]) -> Iterator[str]:
             f"{silent[0].cell.id}: {silent[0].reason}"
         )
     if run.failure:
-        yield f"{run.variant}: the matrix did not run to its end: {run.failure}"
+        yield f"{run.variant}: the run is not valid: {run.failure}"
     recorded = {result.cell.id for result in results}
     planned = [cell.id for cell in plan(run.cases, run.repeats)]
     missing = [cell for cell in planned if cell not in recorded]

@@ -23,7 +23,7 @@ def new_run(evidence: Path, name: str) -> Path:
     Raises:
         EvidenceError: It cannot be made there.
     """
-    return _made(evidence, evidence / "runs" / _unique(f"-{name}"))
+    return _made(evidence / "runs" / _unique(f"-{name}"))
 
 
 def new_bundle(evidence: Path) -> Path:
@@ -32,7 +32,7 @@ def new_bundle(evidence: Path) -> Path:
     Raises:
         EvidenceError: It cannot be made there.
     """
-    return _made(evidence, evidence / "bundles" / _unique(""))
+    return _made(evidence / "bundles" / _unique(""))
 
 
 def new_patch(evidence: Path, name: str) -> Path:
@@ -49,16 +49,19 @@ def point_latest(evidence: Path, name: str, target: Path) -> None:
     """Let the link point to a folder, in one step; relative, so that the whole can be moved.
 
     Raises:
-        EvidenceError: Something that is no link is in its place.
+        EvidenceError: It cannot be made there: something that is no link is in its place, say.
     """
     link = latest(evidence, name)
-    link.parent.mkdir(parents=True, exist_ok=True)
     draft = link.with_name(f".{name}-{secrets.token_hex(3)}")
-    draft.symlink_to(os.path.relpath(target, link.parent))
     try:
-        draft.replace(link)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        draft.symlink_to(os.path.relpath(target, link.parent))
+        try:
+            draft.replace(link)
+        except OSError:
+            draft.unlink()
+            raise
     except OSError as error:
-        draft.unlink()
         raise _in_the_way(link, error) from error
 
 
@@ -66,32 +69,33 @@ def forget_latest(evidence: Path, name: str) -> None:
     """Remove the link, so that a run that fails early leaves no older one in its place.
 
     Raises:
-        EvidenceError: Something that is no link is in its place.
+        EvidenceError: It cannot be removed: something that is no link is in its place, say.
     """
     link = latest(evidence, name)
     try:
         link.unlink(missing_ok=True)
-    except NotADirectoryError:
-        return  # new_run says what is wrong with that folder
     except OSError as error:
-        raise _in_the_way(link, error) from error
+        if evidence.is_dir():
+            raise _in_the_way(link, error) from error
+        # else new_run says what is wrong with that folder
 
 
-def _made(evidence: Path, folder: Path) -> Path:
+def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
         raise EvidenceError(
-            f"no folder can be made in {evidence} ({error.strerror}); expected one that can be "
-            "written to; name another with --evidence"
+            f"no folder can be made in {folder.parent} ({error.strerror}); expected one that can "
+            "be written to; name another with --evidence"
         ) from error
     return folder
 
 
 def _in_the_way(link: Path, error: OSError) -> EvidenceError:
+    there = next(path for path in (link, *link.parents) if os.path.lexists(path))
     return EvidenceError(
-        f"{link} cannot be replaced ({error.strerror}); expected a link of ours or nothing there; "
-        "move it away"
+        f"{there} cannot be replaced or written to ({error.strerror}); expected what we make there "
+        "or nothing; move it away, or name another folder with --evidence"
     )
 
 

@@ -64,6 +64,10 @@ def summary(comparison: Comparison) -> str:
     said = [markup.said(f"{each}.", _SENTENCE) for each in comparison.reasons[:_ANNOTATIONS]]
     more = len(comparison.reasons) - len(said)
     release = "Release evidence" if comparison.release_evidence else "Not release evidence"
+    whys = [
+        f"- {markup.said(f'{why}.', _SENTENCE)}"
+        for why in comparison.no_release_evidence[:_ANNOTATIONS]
+    ]
     seen_in = markup.code(facts.gateway(comparison), _VALUE)
     lines = [
         f"### {_SIGNS[comparison.verdict]} gateway-proof: {comparison.verdict}",
@@ -71,7 +75,8 @@ def summary(comparison: Comparison) -> str:
         *(f"- {each}" for each in said),
         *([f"- and {more:,} more reasons, in `comparison.json`"] if more else []),
         "",
-        f"{release} for Higress' gateway; seen in {seen_in}.",
+        f"Seen in {seen_in}. {release} for Higress' gateway{', since:' if whys else '.'}",
+        *(["", *whys] if whys else []),
         "",
         "| case | mode | baseline | fixed |",
         "| --- | --- | --- | --- |",

@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from sessions.evidence import facts, harmless, picture, rows
 from sessions.evidence.attached import Attached
 from sessions.evidence.records import PairVerdict
+from sessions.matrix import credentials
 from wasm.records import Variant
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _STATES = {"as declared": "good", "not as declared": "bad", "no valid observatio
 _SIGN_CLASSES = {" ": "same", "-": "expected", "+": "actual", "…": "gap"}
 # How much of what came from outside is shown; the rest is in the bundle, and the page says so.
 _VALUE = 2_000
+_SENTENCE = 600
 _BODY_BYTES = 2_000
 _PATCH_BYTES = 30_000
 LIMITS = SimpleNamespace(
@@ -115,6 +117,7 @@ def _environment() -> jinja2.Environment:
         "body": _body,
         "capitalize_first": lambda text: text[:1].upper() + text[1:],
         "chip": _chip,
+        "coded": _coded,
         "command": shlex.join,
         "lines": _lines,
         "number": lambda number: f"{number:,}",
@@ -123,7 +126,9 @@ def _environment() -> jinja2.Environment:
         "repeats": _repeats,
         "seconds": lambda seconds: f"{seconds:.2f} s",
         "state_class": lambda row: _STATES[row.state],
-        "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",
+        "sentence": lambda text: _coded(
+            harmless.brief(f"{text[:1].upper()}{text[1:]}.", _SENTENCE)
+        ),
         "sign": lambda sign: {"-": "−"}.get(sign, sign),  # noqa: RUF001 - as wide as the plus
         "sign_class": _SIGN_CLASSES.__getitem__,
     }
@@ -160,6 +165,18 @@ def _markup(text: str, *, lines: bool) -> Markup:
     )
 
 
+def _coded(text: str) -> Markup:
+    """Return a sentence of ours with what it has in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return _markup(text, lines=False)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        code.format(_markup(part, lines=False)) if number % 2 else _markup(part, lines=False)
+        for number, part in enumerate(parts)
+    )
+
+
 def _body(message: Message) -> Body:
     return harmless.body(message.body, _BODY_BYTES, message.body_bytes, message.body_sha256)
 
@@ -175,11 +192,16 @@ def _patches(baseline: Run, fixed: Run) -> list[tuple[str, bytes]]:
     for run in (baseline, fixed):
         change = run.module.source.uncommitted
         if change:
-            patches.append((f"Uncommitted changes of the {run.variant}", change.content))
+            patches.append((f"Uncommitted changes of the {run.variant}", _masked(change.content)))
     fix = fixed.module.source.fix
     if fix:
-        patches.append((f"The fix, {fix.origin}, as a patch", fix.patch.content))
+        patches.append((f"The fix, {fix.origin}, as a patch", _masked(fix.patch.content)))
     return patches
+
+
+def _masked(patch: bytes) -> bytes:
+    """Return a patch as it is shown: what looks like a credential is not repeated."""
+    return credentials.masked(patch.decode("latin-1")).encode("latin-1")
 
 
 def _patch_class(line: str) -> str:

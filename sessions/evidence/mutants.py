@@ -21,7 +21,7 @@ from sessions.evidence import store
 from sessions.matrix.verdict import Verdict
 from wasm import terminal
 from wasm.errors import EvidenceError
-from wasm.mutants import MutantRecord, MutantRun
+from wasm.mutants import FIX, MutantRecord, MutantRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,8 @@ def joined(folder: Path) -> MutantRun:
     """Return what the regression tests found, with the cells that failed in runs/.
 
     Raises:
-        EvidenceError: There is no such record, or a mutant's run is missing or no valid one.
+        EvidenceError: There is no such record, a mutant's run is missing or no valid one, or
+            cells fail on the fix itself.
     """
     try:
         found = msgspec.json.decode((folder / RECORD).read_bytes(), type=MutantRun)
@@ -56,6 +57,7 @@ def joined(folder: Path) -> MutantRun:
             f"{folder / RECORD} cannot be read ({error}); expected what `python -m wasm mutants` "
             "wrote; run `nox -s mutants`"
         ) from error
+    _refuse_failing_fix(folder, found.fix)
     mutants = [
         replace(each, killed_at_runtime=_failing_cells(folder, each))
         if each.visible_at_runtime
@@ -65,22 +67,36 @@ def joined(folder: Path) -> MutantRun:
     return replace(found, mutants=mutants)
 
 
+def _refuse_failing_fix(folder: Path, fix: MutantRecord) -> None:
+    """Refuse a matrix that fails on the right fix too: what it makes of a mutant is no kill."""
+    failing = _failing_cells(folder, fix)
+    if failing:
+        raise EvidenceError(
+            f"{len(failing)} cells of the matrix fail on the fix itself, first {failing[0]}; "
+            "expected all to hold, or it catches nothing; run `nox -s runtime-fixed` to see why"
+        )
+
+
 def _failing_cells(folder: Path, mutant: MutantRecord) -> list[str]:
     """Return the cells that failed on a mutant's module. One without an observation is no kill."""
     run, results = store.read_run(folder / "runs" / mutant.id)
     if run.module.sha256 != mutant.module_sha256:
         raise EvidenceError(
-            f"the run of the mutant {mutant.id} is of the module {run.module.sha256[:12]}, "
+            f"the run of {_named(mutant)} is of the module {run.module.sha256[:12]}, "
             f"expected {str(mutant.module_sha256)[:12]}; run `nox -s mutants` again"
         )
     without = [result for result in results if result.verdict is Verdict.INCONCLUSIVE]
     if run.failure or without or not results:
         reason = run.failure or (without[0].reason if without else "no cell was run")
         raise EvidenceError(
-            f"the matrix on the mutant {mutant.id} is inconclusive: {reason.rstrip('.')}; expected "
+            f"the matrix on {_named(mutant)} is inconclusive: {reason.rstrip('.')}; expected "
             "an observation of every cell; run `nox -s mutants` again"
         )
     return [result.cell.id for result in results if result.verdict is Verdict.MISMATCH]
+
+
+def _named(mutant: MutantRecord) -> str:
+    return "the fix itself" if mutant.id == FIX.id else f"the mutant {mutant.id}"
 
 
 def refuse_survivors(found: MutantRun) -> None:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
+from wasm import paths
 
-def _file(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("found '', expected a file")
-    return Path(text).expanduser()
-
-
-# Relative ones are seen from where nox was started.
 EVIDENCE_OPTIONS: dict[str, dict[str, Any]] = {
     "--sign": {
         "default": None,
         "metavar": "KEY",
-        "type": _file,
+        "type": paths.named,
         "help": "sign the bundle with this SSH key, or the public half of one that an agent has",
     },
     "--allowed-signers": {
         "default": None,
         "metavar": "FILE",
-        "type": _file,
+        "type": paths.named,
         "help": "for verify: who may have signed it, as in ssh-keygen(1), ALLOWED SIGNERS",
     },
 }
@@ -32,7 +24,7 @@ EVIDENCE_OPTIONS: dict[str, dict[str, Any]] = {
 PATH: dict[str, Any] = {
     "nargs": "?",
     "default": None,
-    "type": _file,
+    "type": paths.named,
     "metavar": "PATH",
     "help": "a bundle's folder or .zip, or a run's folder (the latest bundle)",
 }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from containers.records import Cleanup, Timings
-from sessions.evidence import inputs, store, surroundings
+from sessions.evidence import inputs, store, surroundings, traffic
+from sessions.evidence.recorded import Recorded
 from sessions.evidence.records import Counts, Run, first_keys
 from sessions.matrix import credentials
 from sessions.matrix.cells import plan
-from wasm.records import Variant
+from wasm.records import Patch, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 _ASSERTION = ["nox", "-s", "report", "verify"]
 _CLEANUP = ["nox", "-s", "clean"]
 # Plugin, gateway and tools write these, so what they hold is not known before.
-_WRITTEN_BY_OTHERS = ("logs/*", "junit.xml")
+_WRITTEN_BY_OTHERS = ("logs/*", "junit.xml", "config/*.json", "config/*.txt", "config/plugins/*")
 
 
 class Recorder:
@@ -87,22 +91,20 @@ class Recorder:
     def finish(self) -> Run | None:
         """Write run.json, cells.jsonl and cleanup.json; None when there was not even a module.
 
-        Credentials in what others wrote are masked first, and fail the run.
+        Credentials are masked first, wherever they stand, and fail the run; so does what gateway,
+        mock and cells tell otherwise of the same requests.
         """
-        testbed, module = self._testbed, self._module
-        if module is None:
+        testbed = self._testbed
+        if self._module is None:
             return None
+        module, masked = _publishable(self._module)
         self.folder.mkdir(parents=True, exist_ok=True)
         store.write_cells(self.folder, self.results)
         cleanup = testbed.cleanup if testbed else Cleanup()
         store.write_json(self.folder / store.CLEANUP, cleanup)
         store.write_patches(self.folder, module)
-        masked = list(_masked_files(self.folder))
-        if masked and not self.failure:
-            self.failure = (
-                f"what looks like a credential was found in {', '.join(masked)} and masked; "
-                "expected dummies alone; take it out of the machine's or the plugin's settings"
-            )
+        masked += _masked_files(self.folder)
+        self._fail_for(masked)
         configuration = _configuration_digest(self.folder) if testbed else ""
         run = Run(
             id=self.folder.name,
@@ -132,14 +134,67 @@ class Recorder:
             failure=self.failure,
             files=store.digests(self.folder),
         )
+        if testbed and not self.failure:
+            recorded = Recorded(folder=self.folder, run=run, results=tuple(self.results))
+            self.failure = traffic.unreconciled(recorded) if recorded.whole else ""
+        run, masked = _without_credentials(msgspec.structs.replace(run, failure=self.failure))
+        if masked:
+            self._fail_for(masked)
+            run = msgspec.structs.replace(run, failure=credentials.masked(self.failure))
         store.write_json(self.folder / store.RUN, run)
         return run
+
+    def _fail_for(self, masked: list[str]) -> None:
+        if masked and not self.failure:
+            self.failure = (
+                f"what looks like a credential was found in {', '.join(masked)} and masked; "
+                "expected dummies alone; take it out of the machine's or the plugin's settings, or "
+                "out of your changes"
+            )
+
+
+def _publishable(module: Module) -> tuple[Module, list[str]]:
+    """Return a module's record without credentials in what its author has not published yet.
+
+    The fix and what stands around a change are what they are: masked, they would be another patch.
+    """
+    patch = module.source.uncommitted
+    if patch is None:
+        return module, []
+    lines = patch.content.decode("latin-1").split("\n")
+    shown = [credentials.masked(line) if line.startswith("+") else line for line in lines]
+    if shown == lines:
+        return module, []
+    changed = Patch.of("\n".join(shown).encode("latin-1"))
+    source = replace(module.source, uncommitted=changed)
+    return replace(module, source=source), [store.UNCOMMITTED]
+
+
+def _without_credentials(run: Run) -> tuple[Run, list[str]]:
+    """Return a run's record with a mask for every credential in it; and its file, if any was."""
+    # Its patches stay: they are bytes, and looked at apart.
+    before = msgspec.to_builtins(run, builtin_types=(bytes,))
+    after = _masked_texts(before)
+    if after == before:
+        return run, []
+    return msgspec.convert(after, Run, builtin_types=(bytes,)), [store.RUN]
+
+
+def _masked_texts(value: Any) -> Any:  # noqa: ANN401 - JSON's values
+    if isinstance(value, str):
+        return credentials.masked(value)
+    if isinstance(value, dict):
+        return {_masked_texts(key): _masked_texts(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_masked_texts(below) for below in value)
+    return value
 
 
 def _masked_files(folder: Path) -> Iterator[str]:
     """Mask credentials in what others wrote; give the name of each file that had some."""
     for pattern in _WRITTEN_BY_OTHERS:
-        for path in sorted(folder.glob(pattern)):
+        # Only files: what is read to its end must have one.
+        for path in sorted(each for each in folder.glob(pattern) if each.is_file()):
             before = path.read_bytes().decode("latin-1")
             after = credentials.masked(before)
             if after != before:

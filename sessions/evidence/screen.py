@@ -168,6 +168,8 @@ def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
     gateway = comparison.gateway
     version = harmless.plain(facts.envoy(gateway.envoy_version))
     yield Text(f"gateway   {gateway.kind}, Envoy {version}, engine {comparison.engine}")
-    no = "" if comparison.release_evidence else "not "
-    yield Text(f"          {no}release evidence for Higress' gateway")
+    no, because = ("", "") if comparison.release_evidence else ("not ", ", since")
+    yield Text(f"          {no}release evidence for Higress' gateway{because}")
+    for why in comparison.no_release_evidence:
+        yield Text(f"            {harmless.plain(why)}")
     yield Text(f"evidence  {bundle}")

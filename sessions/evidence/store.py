@@ -16,6 +16,7 @@ import msgspec
 
 from sessions.evidence.records import RUN_SCHEMA, Run
 from sessions.matrix.cells import Result
+from wasm import paths
 from wasm.errors import EvidenceError
 
 if TYPE_CHECKING:
@@ -94,13 +95,13 @@ def read_run(folder: Path) -> tuple[Run, tuple[Result, ...]]:
         EvidenceError: There is no run in that folder, or it is not what we write.
     """
     try:
-        run = msgspec.json.decode((folder / RUN).read_bytes(), type=Run)
+        run = msgspec.json.decode(paths.content(folder / RUN), type=Run)
         if run.schema != RUN_SCHEMA:
             raise EvidenceError(
                 f"the run in {folder} is of schema {run.schema}, expected {RUN_SCHEMA}; it was "
                 "made by another version, so run it again"
             )
-        lines = (folder / CELLS).read_bytes().split(b"\n")
+        lines = paths.content(folder / CELLS).split(b"\n")
         if lines and not lines[-1]:
             lines.pop()
         return run, tuple(msgspec.json.decode(line, type=Result) for line in lines)

@@ -20,6 +20,7 @@ import msgspec
 
 from sessions.matrix import credentials
 from sessions.matrix.checks import NEVER_TO_FAIL, CheckName, names_for
+from wasm import paths
 from wasm.errors import CaseError
 from wasm.records import Variant
 
@@ -119,13 +120,7 @@ def load(folder: Path | None = None, glob: str = "*") -> tuple[Case, ...]:
     Raises:
         CaseError: A file does not say what a case must say, or nothing is left.
     """
-    folder = folder or BUNDLED
-    files = sorted(folder.glob("*.toml"))
-    if not files:
-        raise CaseError(
-            f"no cases in {folder}; expected *.toml files as in sessions/matrix/cases; name "
-            "their folder with --cases"
-        )
+    files = _files(folder or BUNDLED)
     cases = [read(file) for file in files]
     names = [case.name for case in cases]
     for file, name in zip(files, names, strict=True):
@@ -140,6 +135,20 @@ def load(folder: Path | None = None, glob: str = "*") -> tuple[Case, ...]:
     return chosen
 
 
+def _files(folder: Path) -> list[Path]:
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix == ".toml")
+        reason = ""
+    except OSError as error:
+        files, reason = [], f" ({error.strerror})"
+    if not files:
+        raise CaseError(
+            f"no cases in {folder}{reason}; expected *.toml files as in sessions/matrix/cases; "
+            "name their folder with --cases"
+        )
+    return files
+
+
 def read(file: Path) -> Case:
     """Read one case.
 
@@ -147,7 +156,8 @@ def read(file: Path) -> Case:
         CaseError: With the file, the key and the reason.
     """
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        # utf-8-sig: Windows' editors put a mark before the text, which TOML does not know.
+        data = tomllib.loads(paths.content(file).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise CaseError(

@@ -9,7 +9,7 @@ import msgspec
 
 from containers.exchange import Attempt, Request, Response
 from containers.testbed import NoAnswer
-from sessions.matrix import exact_json, masking, oracle, verdict
+from sessions.matrix import breakdowns, exact_json, masking, oracle, verdict
 from sessions.matrix.case import Case, Mode
 from sessions.matrix.checks import Check, CheckName, in_order
 from sessions.matrix.verdict import Verdict
@@ -197,7 +197,8 @@ def conclude(
 ) -> Result:
     """Return what an observation means. Pure: the same again from what was recorded of it."""
     checks: tuple[Check, ...] = ()
-    if seen.response is not None and not seen.fault:
+    fault = seen.fault or _broken_off(seen.attempts)
+    if seen.response is not None and not fault:
         checks = oracle.judge(case, cell.mode, seen.attempts, seen.response, upstream_address)
     found = verdict.of_checks(checks)
     failed = verdict.failed(checks)
@@ -213,7 +214,7 @@ def conclude(
         expected=Verdict.MISMATCH if must_fail else Verdict.PASS,
         must_fail=must_fail,
         as_declared=verdict.as_declared(found, failed, must_fail),
-        reason=seen.fault or ", ".join(failed),
+        reason=fault or ", ".join(failed),
         seconds=seen.seconds,
         bodies=dict(_json_values(seen)),
     )
@@ -246,13 +247,32 @@ def _observe(testbed: OpenTestbed, case: Case, cell: Cell) -> Observation:
     except GatewayError as error:
         fault = testbed.trouble() or error.sentence
         return Observation(request=sent, response=response, fault=fault)
+    log = testbed.log_since(position)
     if silence is not None:
-        fault = testbed.trouble() or _silent(silence, journal)
+        fault = testbed.trouble() or _broken_down(testbed, log, journal)
+        fault = fault or _silent(silence, journal)
     else:
-        fault = _incomplete(journal)
+        fault = _incomplete(journal) or _broken_down(testbed, log, journal)
         if not fault and len(journal.attempts) < len(script(case, cell.mode)["steps"]):
-            fault = _testbed_fault(testbed.log_since(position))
+            fault = _testbed_fault(log)
     return Observation(request=sent, response=response, attempts=journal.attempts, fault=fault)
+
+
+def _broken_down(testbed: OpenTestbed, log: str, journal: Journal) -> str:
+    """Say that the plugin broke down in this cell, or has done so before and is gone since."""
+    line = breakdowns.first(log)
+    if not line and not journal.attempts:
+        line = breakdowns.first(testbed.log_since(0))
+    return breakdowns.said_by(line) if line else ""
+
+
+def _broken_off(attempts: Sequence[Attempt]) -> str:
+    """Say which attempt never had its answer: what followed it says nothing of the plugin."""
+    for attempt in attempts:
+        if attempt.error or attempt.answered is None:
+            why = attempt.error or "it was not answered"
+            return f"the exchange of attempt {attempt.order} with the upstream broke off: {why}"
+    return ""
 
 
 def _silent(silence: NoAnswer, journal: Journal) -> str:

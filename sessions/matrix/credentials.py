@@ -7,8 +7,9 @@ is an everyday word.
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,28 +24,83 @@ _NAME = re.compile(
     r"token|secret|passw|passphrase|pwd|credential|authorization|cookie|signature|authid"
     r"|(api|access|private|auth|signing|subscription|account)key|^(auth|ak|sk)$"
 )
+_SMALL, _REMEMBERED = 4_096, 4_096
 _NAMES_A_FIELD = {"name", "key", "header", "headername", "field"}
 
-# Each has the credential as its last group.
-_SHAPES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?i)\bbearer\s+(?=\S*\d)([\w.~+/=-]{8,})",
-        r"\b[Bb]asic\s+(?=\S*[\d=])([\w+/]{8,}=*)(?![\w.-])",
-        r"\b((?:sk|rk|pk)[-_][\w-]{8,})",  # OpenAI, Anthropic, DashScope, DeepSeek, Stripe
-        r"\b((?:gsk|hf|r8|xai|nvapi)[-_]\w{16,})",  # Groq, Hugging Face, Replicate, xAI, NVIDIA
-        r"\b((?:AKIA|ASIA)[0-9A-Z]{12,})",  # AWS
-        r"\b(LTAI\w{12,})",  # Alibaba Cloud
-        r"\b(AKID\w{13,})",  # Tencent Cloud
-        r"\b(AIza[\w-]{20,})",  # Google
-        r"\b(gh[oprsu]_\w{20,}|github_pat_\w{20,})",
-        r"\b(xox[abprs]-[\w-]{8,})",  # Slack
-        r"\b(eyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*)",  # a JSON Web Token
-        r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)",
-        r"://[^/\s:@]*:([^/\s@]+)@",  # a URL's password
-        # A parameter in a URL
-        r"(?i)[?&;](?:(?:api[-_]?)?key|(?:access[-_]?)?token|secret|sig(?:nature)?|password)=([^&#\s]+)",
-    )
+
+class _Shape(NamedTuple):
+    """How a kind of credential looks.
+
+    Attributes:
+        starts: What it may start with, in lower case: a long text is searched for these, and the
+            pattern is tried where one stands. None where searching for the pattern is as quick.
+        pattern: The credential is its last group.
+        before: How many characters before that group belong to it too.
+    """
+
+    starts: tuple[str, ...]
+    pattern: re.Pattern[str]
+    before: int = 0
+
+
+def _shape(starts: str, pattern: str, before: int = 0) -> _Shape:
+    return _Shape(tuple(starts.split()), re.compile(pattern, re.ASCII), before)
+
+
+_DIGIT = r"(?=[\w.~+/=-]*\d)"
+_MIXED = r"(?=[\w+/=~-]*\d)(?=[\w+/=~-]*[A-Za-z])"
+_SHAPES = (
+    _shape("bearer", rf"(?i)\bbearer\s+({_DIGIT}[\w.~+/=-]{{8,}}|[\w.~+/=-]{{20,}})"),
+    _shape("basic", r"(?i)\bbasic\s+(?=\S*[\d=])([\w+/]{8,}=*)(?![\w.-])"),
+    # A header in a log: `authorization: Basic ...`, `"authorization", "..."`, `authorization=...`
+    _shape(
+        "authorization",
+        r"(?i)authorization[\"'\\]*\s*[:=,]\s*[\[\"'\\]*"
+        rf"(?:(?:basic|bearer|token)\s+([\w.~+/=-]{{4,}})|({_DIGIT}[\w.~+/=-]{{8,}}))",
+    ),
+    # OpenAI, Anthropic, DashScope, DeepSeek, Stripe
+    _shape("sk- sk_ rk- rk_ pk- pk_", r"\b((?:sk|rk|pk)[-_][\w-]{8,})"),
+    _shape(
+        "gsk- gsk_ hf- hf_ r8- r8_ xai- xai_ nvapi- nvapi_ pplx-",
+        r"\b((?:gsk|hf|r8|xai|nvapi|pplx)[-_]\w{16,})",  # Groq, Hugging Face, Replicate, NVIDIA
+    ),
+    _shape("akia asia", r"\b((?:AKIA|ASIA)[0-9A-Z]{12,})"),  # AWS, the key's id
+    _shape(
+        "akia asia",  # AWS, the secret beside it
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b[^\n]{1,80}?(?<![\w/+=])"
+        r"((?=[^\s]{0,39}[G-Zg-z+/])[A-Za-z0-9/+]{40})(?![\w/+=])",
+    ),
+    _shape("ltai", r"\b(LTAI\w{12,})"),  # Alibaba Cloud
+    _shape("akid", r"\b(AKID\w{13,})"),  # Tencent Cloud
+    _shape("bce-v3/", r"\b(bce-v3/ALTAK-\w+/\w{20,})"),  # Baidu
+    _shape("", r"\.(?<=(?<![\w.])[0-9a-f]{32}\.)([A-Za-z0-9]{16})(?![\w.])", 33),  # Zhipu
+    _shape("aiza", r"\b(AIza[\w-]{20,})"),  # Google: an API key,
+    _shape("ya29.", r"\b(ya29\.[\w-]{16,})"),  # a token,
+    _shape("gocspx-", r"\b(GOCSPX-[\w-]{16,})"),  # a client's secret
+    _shape("gho_ ghp_ ghr_ ghs_ ghu_", r"\b(gh[oprsu]_\w{20,})"),
+    _shape("github_pat_", r"\b(github_pat_\w{20,})"),
+    _shape("gl", r"\b(gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat)-[\w.-]{16,})"),  # GitLab
+    _shape("xox", r"\b(xox[a-z]-[\w-]{8,})"),  # Slack
+    _shape("xapp-", r"\b(xapp-[\w-]{8,})"),
+    _shape("npm_ pypi- dckr_pat_", r"\b((?:npm_|pypi-|dckr_pat_)(?=[\w-]*\d)[\w-]{24,})"),
+    _shape("eyj", r"\b(eyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*)"),  # a JSON Web Token
+    _shape(
+        "-----begin",  # to its end, or as far as it was written
+        r"(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[\s\S]{0,20000}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[\w+/=\s\\]*))",
+    ),
+    _shape("://", r"://[^/\s:@]*:([^/\s@]+)@"),  # a URL's password
+    _shape(
+        "",  # a parameter in a URL
+        r"(?i)[?&;](?:(?:api[-_]?)?key|(?:access[-_]?)?token|secret|sig(?:nature)?|password)=([^&#\s\"'`<>\\,;)\]}]+)",
+    ),
+    # A field by its name, in whatever notation: secret_access_key = ..., "apiToken": ["..."]
+    _shape(
+        "access account api app auth client private secret signing subscription",
+        r"(?i)(?:access|account|api|app|auth|client|private|secret|signing|subscription)"
+        r"[-_ ]?(?:access[-_ ]?)?(?:key|secret|token|password)s?[\"'\\]*\s*[:=]\s*[\[\"'\\]*"
+        rf"({_MIXED}[\w+/=~-]{{16,}})(?![\w.(])",
+    ),
 )
 
 
@@ -71,11 +127,8 @@ def by_name(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401
 
 def by_shape(text: str) -> Iterator[str]:
     """Give every part of a text that has the shape of a credential; a mask is none."""
-    for shape in _SHAPES:
-        for found in shape.finditer(text):
-            credential = found.group(found.lastindex or 0)
-            if not _MASK.fullmatch(credential):
-                yield credential
+    for start, end in _spans(text):
+        yield text[start:end]
 
 
 def mask(credential: str) -> str:
@@ -87,9 +140,20 @@ def mask(credential: str) -> str:
 
 def masked(text: str) -> str:
     """Return a text with a mask for every part that has the shape of a credential."""
-    for shape in _SHAPES:
-        text = shape.sub(_mask_found, text)
-    return text
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(_spans(text)):
+        if is_dummy(text[start:end]):
+            continue
+        if found and start < found[-1][1]:
+            # One mask for what two shapes see in one place.
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    parts, done = [], 0
+    for start, end in found:
+        parts += [text[done:start], mask(text[start:end])]
+        done = end
+    return "".join([*parts, text[done:]])
 
 
 def masked_headers(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -135,10 +199,47 @@ def field_names(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: AN
             yield from field_names(below, f"{path}[{number}]")
 
 
-def _mask_found(found: re.Match[str]) -> str:
-    group = found.lastindex or 0
-    start, end = (place - found.start() for place in found.span(group))
-    return found[0][:start] + mask(found[group]) + found[0][end:]
+def _spans(text: str) -> Iterable[tuple[int, int]]:
+    """Give where in a text each credential stands."""
+    # Headers, paths and bodies of a matrix are few and small, and come again in every repeat.
+    return _remembered(text) if len(text) <= _SMALL else _look(text)
+
+
+@functools.lru_cache(_REMEMBERED)
+def _remembered(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple(_look(text))
+
+
+def _look(text: str) -> Iterator[tuple[int, int]]:
+    lower = text.lower()
+    if len(lower) != len(text):
+        # Only ASCII is looked for; a few letters are longer in lower case.
+        lower = "".join(c.lower() if c.isascii() else c for c in text)
+    for shape in _SHAPES:
+        for found in _matches(shape, text, lower):
+            start, end = found.span(found.lastindex or 0)
+            if not _MASK.fullmatch(text, start - shape.before, end):
+                yield start - shape.before, end
+
+
+def _matches(shape: _Shape, text: str, lower: str) -> Iterator[re.Match[str]]:
+    if not shape.starts:
+        yield from shape.pattern.finditer(text)
+        return
+    places = [place for start in shape.starts for place in _places(lower, start)]
+    end = 0
+    for place in sorted(places) if len(shape.starts) > 1 else places:
+        found = shape.pattern.match(text, place) if place >= end else None
+        if found is not None:
+            end = found.end()
+            yield found
+
+
+def _places(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + 1)
 
 
 def _mask_named(value: str) -> str:

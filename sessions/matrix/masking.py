@@ -40,7 +40,7 @@ def masked(seen: Observation) -> Observation:
 def texts_of_attempts(attempts: Sequence[Attempt]) -> Iterator[str]:
     """Give every text of some attempts in which a credential may have stood."""
     for attempt in attempts:
-        yield attempt.target
+        yield from (attempt.target, attempt.host, attempt.error)
         yield attempt.body.decode(_BYTES)
         yield from (value for _, value in attempt.headers)
 
@@ -56,6 +56,8 @@ def _masked_attempt(attempt: Attempt) -> Attempt:
     attempt = msgspec.structs.replace(
         attempt,
         target=credentials.masked(attempt.target),
+        host=credentials.masked(attempt.host),
+        error=credentials.masked(attempt.error),
         headers=credentials.masked_headers(attempt.headers),
     )
     if body == attempt.body:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from wasm import paths
+
 
 def _at_least_one(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() else 0
@@ -17,6 +19,7 @@ MATRIX_OPTIONS: dict[str, dict[str, Any]] = {
     "--cases": {
         "default": None,
         "metavar": "DIR",
+        "type": paths.named,
         "help": "a folder of case files (the bundled ones: sessions/matrix/cases)",
     },
     "--case": {

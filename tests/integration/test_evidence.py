@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shutil
@@ -13,7 +14,8 @@ import msgspec
 import pytest
 
 from sessions.evidence import bundle, store, verification
-from sessions.matrix import cells
+from sessions.matrix import cells, credentials
+from sessions.matrix.verdict import Verdict
 from tests.integration.running import ENDED_WITHIN_S, PROJECT
 from wasm.records import Variant
 
@@ -65,6 +67,52 @@ def test_a_fresh_bundle_and_its_archive_are_verified_without_go_and_docker(
 def test_a_lone_run_is_verified(both: Both) -> None:
     for session in both:
         assert verification.of(session.folder).failed == ()
+
+
+def test_nothing_in_a_real_bundle_is_taken_for_a_credential(made: bundle.Made) -> None:
+    """Hashes, commits, base64, Envoy's own version and options: long, and none of it secret."""
+    files = [path for path in made.folder.rglob("*") if path.is_file()]
+    assert len(files) > 35
+    for path in files:
+        text = path.read_bytes().decode("latin-1")
+        found = [each for each in credentials.by_shape(text) if not credentials.is_dummy(each)]
+        assert found == [], path
+        assert credentials.masked(text) == text
+
+
+HANDLER = (
+    "func onHttpResponseHeaders(ctx wrapper.HttpContext, config PluginConfig) types.Action {\n"
+)
+PANIC = (
+    '\tif s, _ := proxywasm.GetHttpResponseHeader(":status"); s == "200" {\n\t\tpanic("x")\n\t}\n'
+)
+
+
+def test_a_cell_in_which_the_plugin_panics_is_no_observation_though_the_client_got_what_it_should(
+    start: Callable[..., Session], tmp_path: Path
+) -> None:
+    name = "wasm/go/reference/main.go"
+    before = (PROJECT / name).read_text()
+    after = before.replace(HANDLER, HANDLER + PANIC)
+    assert after != before
+    lines = (before.splitlines(keepends=True), after.splitlines(keepends=True))
+    patch = tmp_path / "panic.patch"
+    patch.write_text("".join(difflib.unified_diff(*lines, f"a/{name}", f"b/{name}")))
+    session = start(
+        "fixed", tmp_path / "fixed", f"--fixed-patch={patch}", "--case=openai-chat", "--repeat=1"
+    )
+    assert session.wait() != 0
+    _, (retry, direct) = session.read()
+    # The retry's answer does not pass through that handler.
+    assert retry.verdict is Verdict.PASS
+    assert direct.response is not None
+    assert direct.response.status == 200
+    assert direct.verdict is Verdict.INCONCLUSIVE
+    assert direct.reason.startswith(
+        "the plugin broke down in the gateway, whose log says: [error] wasm log plugin openai-chat "
+        "plugin: [ai-proxy] [nil] [openai-chat/direct/1] recovered from panic x"
+    )
+    assert verification.of(session.folder).failed == ()
 
 
 @pytest.mark.docker

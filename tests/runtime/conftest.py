@@ -18,8 +18,9 @@ from sessions.evidence import store
 from sessions.evidence.recorder import Recorder
 from sessions.matrix import case, cells
 from sessions.matrix.options import MATRIX_OPTIONS
+from sessions.matrix.progress import Shown
 from sessions.matrix.verdict import ProtocolMismatch
-from wasm import terminal
+from wasm import paths, terminal
 from wasm.build import build
 from wasm.errors import GatewayError, ProofError
 from wasm.options import SOURCE_OPTIONS
@@ -27,11 +28,14 @@ from wasm.records import Variant
 from wasm.source import Request
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from containers.testbed import Testbed
 
+_NO_COUNTS = -2
 RECORDER = pytest.StashKey[Recorder]()
+SHOWN = pytest.StashKey[Shown]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,21 +46,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(flag, **settings)
 
 
-def pytest_configure(config: pytest.Config) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Read the cases; without any there is no session to begin, and pytest says nothing of one."""
     options = config.option
     if not options.variant or not options.run_dir:
         raise pytest.UsageError(
             "--variant and --run-dir are needed; `nox -s runtime-baseline` gives both"
         )
-    terminal.interrupts_clean_up()
     try:
-        cases = case.load(Path(options.cases) if options.cases else None, options.case)
+        with paths.errors_in_a_sentence():
+            cases = case.load(options.cases, options.case)
     except ProofError as error:
         terminal.say(terminal.last_words(error))
-        pytest.exit("", returncode=error.exit_status)
+        terminal.annotate(error.sentence)
+        return error.exit_status
     config.stash[RECORDER] = Recorder(
         Path(options.run_dir), Variant(options.variant), cases, options.repeat
     )
+    config.stash[SHOWN] = Shown(len(cells.plan(cases, options.repeat)))
+    # The cells are counted and named below, so pytest need not.
+    options.verbose = min(options.verbose, _NO_COUNTS)
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """From now on pytest tells of an interrupt at its end; before, there is nothing to clean up."""
+    terminal.interrupts_clean_up()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -76,45 +93,84 @@ def recorder(pytestconfig: pytest.Config) -> Recorder:
 
 
 @pytest.fixture(scope="session")
+def shown(pytestconfig: pytest.Config) -> Shown:
+    return pytestconfig.stash[SHOWN]
+
+
+@pytest.fixture(scope="session")
 def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed]:
-    options = pytestconfig.option
+    opened = False
+    shown = pytestconfig.stash[SHOWN]
     try:
-        choice = engines.choose(options.engine, options.gateway, options.gateway_image)
-        for line in (*choice.reasons, *sweep.of_dead_runs(choice.engine).lines):
-            print(line)
-        if options.envoy is not None:
-            envoy.program(options.envoy)  # before a build that may take half a minute
-        module = build(recorder.variant, Request.of_options(options))
-        print(*module.summary, sep="\n", flush=True)
-        recorder.built(module)
-        plan = Plan(
-            module=module,
-            listeners=tuple(
-                Listener(name=each.name, plugin_config=each.plugin) for each in recorder.cases
-            ),
-            folder=recorder.folder,
-            gateway=choice.gateway,
-            gateway_image=options.gateway_image,
-            envoy=options.envoy,
-        )
-        with store.disk_errors(recorder.folder), engines.opened(choice, plan) as testbed:
-            recorder.opened(testbed)
+        with (
+            paths.errors_in_a_sentence(),
+            _opened(pytestconfig.option, recorder, shown) as testbed,
+        ):
+            opened = True
             yield testbed
-            if options.keep:
+            shown.end()
+            if pytestconfig.option.keep:
                 _kept_open(testbed)
         _refuse_leftovers(testbed)
     except ProofError as error:
-        recorder.failure = error.sentence
-        pytest.exit(terminal.last_words(error), returncode=error.exit_status)
+        recorder.failure = error.sentence  # which is the last thing that is said
+        for line in terminal.explanation(error):
+            terminal.say(line)
+        if not opened:
+            # Of cells that were not run pytest would tell the same in its own words, first.
+            pytestconfig.pluginmanager.unregister(name="terminalreporter")
+            pytest.exit("there is no testbed", returncode=error.exit_status)
+
+
+@contextlib.contextmanager
+def _opened(options: argparse.Namespace, recorder: Recorder, shown: Shown) -> Iterator[Testbed]:
+    """Build the module and open its testbed, taking note of both."""
+    choice = engines.choose(options.engine, options.gateway, options.gateway_image)
+    for line in (*choice.reasons, *sweep.of_dead_runs(choice.engine).lines):
+        shown.say(line)
+    if options.envoy is not None:
+        envoy.program(options.envoy)  # before a build that may take half a minute
+    with shown.stage(f"{recorder.variant}: building the module"):
+        module = build(recorder.variant, Request.of_options(options))
+    for line in module.summary:
+        shown.say(line)
+    recorder.built(module)
+    plan = Plan(
+        module=module,
+        listeners=tuple(
+            Listener(name=each.name, plugin_config=each.plugin) for each in recorder.cases
+        ),
+        folder=recorder.folder,
+        gateway=choice.gateway,
+        gateway_image=options.gateway_image,
+        envoy=options.envoy,
+    )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(store.disk_errors(recorder.folder))
+        with shown.stage("gateway: starting"):
+            testbed = stack.enter_context(engines.opened(choice, plan))
+        shown.say(f"gateway: LIVE after {testbed.timings.gateway_ready_s:.1f} s")
+        recorder.opened(testbed)
+        yield testbed
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
+    """Let pytest tell nothing of a cell that was judged; what broke off a test it does tell."""
+    results = config.stash[RECORDER].results
+    judged = report.when == "call" and results and f"[{results[-1].cell.id}]" in report.nodeid
+    return ("", "", "") if judged or report.passed else None
 
 
 def _kept_open(testbed: Testbed) -> None:
     """Leave the testbed open for a look at it, until an interrupt."""
-    print(f"\nkept open until Ctrl-C; upstream's control port {testbed.control_url}")
-    for name, url in testbed.gateway_urls.items():
-        print(f"  {name}: {url}")
-    sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt):
+        print(f"\nkept open until Ctrl-C; upstream's control port {testbed.control_url}")
+        for name, url in testbed.gateway_urls.items():
+            print(f"  {name}: {url}")
+        sys.stdout.flush()
         signal.pause()
 
 
@@ -131,11 +187,13 @@ def _refuse_leftovers(testbed: Testbed) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
     """Write the run when all other reports are written, then its sums, last of all."""
     terminal.interrupts_come_too_late()
+    session.config.stash[SHOWN].end()
     recorder = session.config.stash[RECORDER]
     if exitstatus == pytest.ExitCode.INTERRUPTED and not recorder.failure:
         recorder.failure = (
             "interrupted before the matrix was done; expected it to run to its end; run it again"
         )
+        session.exitstatus = terminal.INTERRUPTED
     try:
         with store.disk_errors(recorder.folder):
             yield
@@ -161,4 +219,5 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """End with the sentence that says which cells were not as declared."""
     recorder = config.stash.get(RECORDER, None)
     if recorder is not None and recorder.summary:
+        terminal.annotate(recorder.summary)
         terminal.say(f"error: {recorder.summary}")

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from sessions.evidence.recorder import Recorder
     from sessions.matrix.case import Case
     from sessions.matrix.cells import Cell
+    from sessions.matrix.progress import Shown
 
 
-def test_cell(testbed: Testbed, recorder: Recorder, case: Case, cell: Cell) -> None:
+def test_cell(testbed: Testbed, recorder: Recorder, shown: Shown, case: Case, cell: Cell) -> None:
     result = cells.run(testbed, case, cell, recorder.variant)
     recorder.add(result)
+    shown.cell(result)
     if result.verdict is Verdict.MISMATCH and result.as_declared:
         raise ProtocolMismatch(result.reason)
     if not result.as_declared:

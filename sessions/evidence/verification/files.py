@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from sessions.evidence import signing, store
+from sessions.evidence import sealing, signing, store
 from sessions.matrix import credentials
 from wasm.errors import EvidenceError
 from wasm.records import Variant
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 PLAIN_FILES, HASHES, SIGNATURE, SECRETS = "plain files", "hashes", "signature", "secrets"
 CHECKS = (PLAIN_FILES, HASHES, SIGNATURE, SECRETS)
-_ROW = re.compile(r"([0-9a-f]{64})  (\S.*)")
-# A patch is kept as it is, or it would be another; what is in it is to be published anyway.
-_NOT_SCANNED = {store.FIX, store.UNCOMMITTED}
 _ENCODED = re.compile(r'"(body_base64|content)": ?"[A-Za-z0-9+/=]*"')
-_MIN_SIZE = 8
 
 
 def check(found: Findings, root: Path, allowed_signers: Path | None) -> bool:
@@ -33,7 +29,7 @@ def check(found: Findings, root: Path, allowed_signers: Path | None) -> bool:
     for part in (root, *(root / variant for variant in Variant)):
         about = "" if part == root else part.name
         if part == root or part.is_dir():
-            found.look(HASHES, about, lambda part=part: _hashes(part))  # type: ignore[misc]
+            found.look(HASHES, about, lambda part=part: sealing.problems(part))  # type: ignore[misc]
     found.look(SIGNATURE, "", lambda: _signature(root, allowed_signers))
     found.look(SECRETS, "", lambda: _secrets(root))
     return True
@@ -58,34 +54,6 @@ def _entries(root: Path) -> Iterator[Path]:
             yield root.__class__(folder) / name
 
 
-def _hashes(folder: Path) -> Check:
-    """Each file has the digest that SHA256SUMS says, none is missing, none is there on top."""
-    sums = folder / store.SUMS
-    if not sums.is_file():
-        yield f"{store.SUMS} is missing"
-        return ""
-    listed: dict[str, str] = {}
-    for line in sums.read_bytes().decode("utf-8", "replace").splitlines():
-        row = _ROW.fullmatch(line)
-        if row is None:
-            yield f"{store.SUMS} has the line {line[:80]!r}"
-        elif row[2] in listed:
-            yield f"{store.SUMS} names {row[2]} twice"
-        else:
-            listed[row[2]] = row[1]
-    there = store.digests(folder)
-    for name in sorted({*listed, *there}):
-        if name not in there:
-            yield f"{name} is missing"
-        elif name not in listed:
-            yield f"{name} is not in {store.SUMS}"
-        elif there[name] != listed[name]:
-            yield f"{name} was changed: its SHA-256 is {there[name]}, expected {listed[name]}"
-    if sums.read_bytes() != store.as_sums(listed) and not {*listed} ^ {*there}:
-        yield f"{store.SUMS} is not written as `nox -s report` writes it"
-    return f"{len(listed)} files, each as {store.SUMS} says"
-
-
 def _signature(root: Path, allowed_signers: Path | None) -> Check:
     if not (root / store.SIGNATURE).is_file():
         if allowed_signers is None:
@@ -103,15 +71,21 @@ def _signature(root: Path, allowed_signers: Path | None) -> Check:
 
 
 def _secrets(root: Path) -> Check:
-    """No file holds what looks like a credential; bodies are looked at where they are read."""
+    """No file holds what looks like a credential; bodies are looked at where they are read.
+
+    The fix is kept as it is, or it would be another patch, and is to be published anyway. Of
+    uncommitted changes only what they add is the author's own.
+    """
     number = 0
     for path in _entries(root):
         name = path.relative_to(root).as_posix()
-        if not path.is_file() or any(name.endswith(patch) for patch in _NOT_SCANNED):
+        if not path.is_file() or name.endswith(store.FIX):
             continue
         number += 1
         text = _ENCODED.sub("", path.read_bytes().decode("latin-1"))
+        if name.endswith(store.UNCOMMITTED):
+            text = "\n".join(line for line in text.split("\n") if line.startswith("+"))
         for credential in credentials.by_shape(text):
-            if not credentials.is_dummy(credential) and len(credential) >= _MIN_SIZE:
+            if not credentials.is_dummy(credential):
                 yield f"{name} holds what looks like a credential, {len(credential)} characters"
     return f"{number} files, none holds what looks like a credential"

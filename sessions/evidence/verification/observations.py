@@ -50,6 +50,9 @@ def bodies(side: Side) -> Check:
             if digest is not None and sha256_of(body) != digest:
                 yield f"{result.cell.id}: the body of {what} does not have the SHA-256 {digest}"
         for attempt in result.attempts:
+            if attempt.truncated and result.checks:
+                # Of a body that was cut nothing can be judged.
+                yield f"{result.cell.id}: the body of attempt {attempt.order} was cut, and judged"
             if not attempt.truncated and len(attempt.body) != attempt.body_bytes:
                 yield (
                     f"{result.cell.id}: the body of attempt {attempt.order} has "
@@ -106,6 +109,9 @@ def _order_of(result: Result) -> Iterator[str]:
     for one, other in pairwise(attempts):
         if other.received_mono_ns <= one.received_mono_ns:
             yield f"{result.cell.id}: attempt {other.order} came before attempt {one.order}"
+    for attempt in attempts:
+        if attempt.answered is not None and attempt.answered_mono_ns < attempt.received_mono_ns:
+            yield f"{result.cell.id}: attempt {attempt.order} was answered before it came"
 
 
 def verdicts(side: Side) -> Check:
@@ -151,6 +157,10 @@ def _decision(attempt: Attempt, step: dict[str, Any] | None, seen: set[str]) -> 
     )
     if attempt.answered.status != status:
         yield f"it was answered {attempt.answered.status}, expected {status}"
+    if not {*map(tuple, step["respond"]["headers"])} <= {*attempt.answered.headers}:
+        yield "it was answered without the script's headers"
+    if attempt.answered.action:
+        yield f"it was answered with the action {attempt.answered.action}, which no script asks for"
     if not _is_json(attempt.answered.body, body):
         yield "it was answered with another body than the script's"
 

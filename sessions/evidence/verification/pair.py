@@ -8,8 +8,8 @@ import msgspec
 
 from sessions.evidence import alike, bundle, store, unit_results
 from sessions.evidence.compare import ENOUGH_REPEATS
+from sessions.evidence.differences import differences
 from sessions.evidence.surroundings import OURSELVES
-from sessions.evidence.verification.differences import differences
 from wasm.records import Variant
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check(
     """Make every check of a pair."""
     found.look(PAIRING, "", lambda: _pairing(baseline, fixed))
     sides = {
-        variant: bundle.Side(side.run, side.results, side.unit)
+        variant: bundle.Side(side.run, side.results, side.unit, side.cleanup)
         for variant, side in zip(Variant, (baseline, fixed), strict=True)
     }
     found.look(UNIT, "", lambda: _unit(sides))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from containers.records import Cleanup
 from sessions.evidence import bundle, store, unit_results
+from sessions.evidence.differences import differences
+from sessions.evidence.recorded import Recorded
 from sessions.evidence.records import COMPARISON_SCHEMA, RUN_SCHEMA, Comparison, Run
 from sessions.evidence.statement import Statement
-from sessions.evidence.verification.differences import differences
 from sessions.matrix.cells import Result
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sessions.evidence.verification.findings import Check, Findings
     from wasm.records import Variant
 
@@ -23,8 +25,8 @@ SCHEMAS = "schemas"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Side:
+@dataclass(frozen=True, kw_only=True)
+class Side(Recorded):
     """A run as it was read.
 
     Attributes:
@@ -33,31 +35,8 @@ class Side:
     """
 
     about: str
-    folder: Path
-    run: Run
-    results: tuple[Result, ...]
     cleanup: Cleanup
     unit: bytes | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether the matrix ran to its end, and every cell has a valid observation."""
-        return not self.run.failure and all(result.checks for result in self.results)
-
-    def text(self, name: str) -> str:
-        """Return a file's text.
-
-        Raises:
-            ValueError: It is missing.
-        """
-        return self.data(name).decode("utf-8", "replace")
-
-    def data(self, name: str) -> bytes:
-        """Return a file's bytes, likewise."""
-        try:
-            return (self.folder / name).read_bytes()
-        except OSError as error:
-            raise ValueError(f"{name} cannot be read ({error.strerror})") from error
 
 
 def side(found: Findings, root: Path, variant: Variant | None) -> Side | None:
@@ -71,7 +50,14 @@ def side(found: Findings, root: Path, variant: Variant | None) -> Side | None:
     if unit.is_file() and not found.look(SCHEMAS, about, lambda: _unit(unit)):
         return None
     content = unit.read_bytes() if unit.is_file() else None
-    return Side(about, folder, records["run"], records["cells"], records["cleanup"], content)
+    return Side(
+        about=about,
+        folder=folder,
+        run=records["run"],
+        results=records["cells"],
+        cleanup=records["cleanup"],
+        unit=content,
+    )
 
 
 def pair(found: Findings, root: Path) -> Comparison | None:

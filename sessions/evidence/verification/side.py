@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sessions.evidence.verification import logs, observations, testbed
+from sessions.evidence import traffic
+from sessions.evidence.verification import observations, testbed
+from sessions.evidence.verification.junit import junit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +27,11 @@ _MADE: dict[str, Callable[[Side], Check]] = {
     "verdicts": observations.verdicts,
     "decisions": observations.decisions,
     "counts": observations.counts,
-    "access log": logs.access_log,
-    "upstream log": logs.upstream_log,
-    "routing": logs.routing,
-    "junit": logs.junit,
+    "access log": traffic.access_log,
+    "upstream log": traffic.upstream_log,
+    "gateway log": traffic.gateway_log,
+    "routing": traffic.routing,
+    "junit": junit,
     "clean-up": testbed.clean_up,
 }
 CHECKS = tuple(_MADE)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from containers.docker_images import HIGRESS_GATEWAY
 from containers.envoy_config import UPSTREAM_CLUSTER
 from containers.records import EngineKind, GatewayKind
 from sessions.evidence import inputs, store
+from sessions.evidence.compare import is_pinned
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
@@ -127,11 +127,9 @@ def gateway(side: Side) -> Check:
         yield f"the upstream has no SHA-256: {facts.upstream_sha256!r}"
     yield from _adapted(side, facts)
     yield from _engine(facts)
-    pinned = facts.gateway.kind is GatewayKind.HIGRESS and facts.gateway.image == HIGRESS_GATEWAY
+    pinned = is_pinned(facts)
     if facts.gateway.release_evidence is not pinned:
         yield f"release evidence is said to be {facts.gateway.release_evidence}, expected {pinned}"
-    if pinned and facts.gateway.digest != HIGRESS_GATEWAY.partition("@")[2]:
-        yield f"the pinned image has the digest {facts.gateway.digest}"
     return f"{facts.gateway.kind}, Envoy {version}, engine {facts.engine}"
 
 

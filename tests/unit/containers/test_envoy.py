@@ -73,10 +73,17 @@ def test_a_name_without_a_folder_is_looked_up_in_path(
     assert envoy.program("our-envoy") == program
 
 
-def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = fake(tmp_path / "envoy", "1.40.0")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert envoy.program("~/envoy") == program
+def test_one_that_does_not_end_is_ended_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "envoy"
+    path.write_text("#!/bin/sh\nwhile :; do echo; sleep 0.1; done\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(envoy, "_ANSWER_S", 0.5)
+    assert refusal(str(path)) == (
+        f"{path} cannot be run here: no end within 0.5 s; expected an Envoy for this machine; name "
+        "another with --envoy"
+    )
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "not executable"])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from containers.records import Cleanup
 from sessions.evidence import bundle, store
 from sessions.evidence.records import Comparison, Counts, Run, RunSummary, first_keys
 from sessions.matrix import cells
@@ -26,6 +27,11 @@ def reseal(folder: Path) -> None:
     store.seal(folder)
 
 
+def cleanup_of(folder: Path) -> Cleanup:
+    """Read a run's clean-up proof."""
+    return msgspec.json.decode((folder / store.CLEANUP).read_bytes(), type=Cleanup)
+
+
 def rehash(folder: Path) -> None:
     """Make everything that is a digest, or drawn from records, match what is there now.
 
@@ -40,7 +46,7 @@ def rehash(folder: Path) -> None:
         run = msgspec.structs.replace(run, files=files)
         store.write_json(folder / variant / store.RUN, run)
         store.seal(folder / variant)
-        sides[variant] = bundle.Side(run, results, None)
+        sides[variant] = bundle.Side(run, results, None, cleanup_of(folder / variant))
         digest = sha256_of((folder / variant / store.RUN).read_bytes())
         runs[variant] = RunSummary(id=run.id, sha256=digest)
     comparison = msgspec.structs.replace(comparison, runs=runs)
@@ -66,7 +72,7 @@ def conclude_again(folder: Path) -> None:
     sides = {}
     for variant in Variant:
         run, results = store.read_run(folder / variant)
-        sides[variant] = bundle.Side(run, results, None)
+        sides[variant] = bundle.Side(run, results, None, cleanup_of(folder / variant))
     told = bundle.compared(sides)
     store.write_json(folder / bundle.COMPARISON, told)
     rehash(folder)

@@ -55,7 +55,7 @@ def pair(
     baseline: Run, baseline_results: Sequence[Result], fixed: Run, fixed_results: Sequence[Result]
 ) -> Pair:
     """Two runs compared by the very function that judges them."""
-    told = compare(baseline, baseline_results, fixed, fixed_results)
+    told = compare(baseline, baseline_results, fixed, fixed_results, cleanup=runs.GONE)
     return Pair(told, baseline, baseline_results, fixed, fixed_results)
 
 

@@ -115,9 +115,9 @@ def write(
     """Write a run's folder, sealed; ``changes`` are of its record."""
     repeats = changes.pop("repeats", REPEATS)
     found = results(variant, repeats) if found is None else found
-    (folder / "logs").mkdir(parents=True)
+    folder.mkdir(parents=True)
     config = _config(folder, variant)
-    _logs(folder, found)
+    write_logs(folder, found)
     (folder / "junit.xml").write_text(junit(found))
     store.write_cells(folder, found)
     store.write_json(folder / store.CLEANUP, CLEANUP)
@@ -190,8 +190,10 @@ def _config(folder: Path, variant: Variant) -> bytes:
     return envoy_config.write(plan, wiring).read_bytes()
 
 
-def _logs(folder: Path, found: Sequence[Result]) -> None:
+def write_logs(folder: Path, found: Sequence[Result]) -> None:
+    """Write what gateway and mock log and count of some cells."""
     logs = folder / "logs"
+    logs.mkdir(parents=True)
     attempts = [attempt for each in found for attempt in each.attempts]
     (logs / "access.log").write_text("".join(json.dumps(_access(e)) + "\n" for e in found))
     (logs / "upstream.log").write_text(

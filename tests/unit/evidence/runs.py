@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from containers.records import (
     AdapterFacts,
+    Cleanup,
     EngineKind,
     GatewayFacts,
     GatewayKind,
+    ProcessSeen,
     TestbedFacts,
     Timings,
 )
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
     from sessions.matrix.cells import Result
 
 CASES = (KLING, CONTROL)
+# Nothing was left of either testbed.
+GONE = dict.fromkeys(
+    Variant,
+    Cleanup(
+        processes=[ProcessSeen(name="gateway", pid=7, exit_status=0, ended=True)],
+        refused={"gateway admin 127.0.0.1:40013": True},
+    ),
+)
 REPEATS = 2
 
 GATEWAY = GatewayFacts(
@@ -111,7 +121,9 @@ def facts(**changes: Any) -> TestbedFacts:
     return TestbedFacts(**{**fields, **changes})
 
 
-def results(variant: Variant, *, shows_defect: bool | None = None) -> list[Result]:
+def results(
+    variant: Variant, *, shows_defect: bool | None = None, repeats: int = REPEATS
+) -> list[Result]:
     """Every cell of a run: the defect in the video's retries of a baseline, all right elsewhere."""
     defect = variant is Variant.BASELINE if shows_defect is None else shows_defect
     return [
@@ -124,7 +136,7 @@ def results(variant: Variant, *, shows_defect: bool | None = None) -> list[Resul
             else right(case, mode),
             repeat,
         )
-        for repeat in range(1, REPEATS + 1)
+        for repeat in range(1, repeats + 1)
         for case in CASES
         for mode in Mode
     ]

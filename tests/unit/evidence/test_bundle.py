@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sessions.evidence import bundle, folders, schemas, store, unit_results, verification
+from sessions.evidence.records import PairVerdict
 from tests.unit.evidence import recorded
 from wasm.errors import EvidenceError
 from wasm.records import Variant
@@ -16,6 +18,7 @@ from wasm.suite import Suite
 from wasm.unit import UnitRun
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 B, F = Variant.BASELINE, Variant.FIXED
@@ -50,8 +53,76 @@ def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
     runs = recorded.pair(tmp_path)
     path = runs[B] / store.RUN
     path.write_bytes(path.read_bytes().replace(b"proof/run/2", b"proof/run/1"))
+    store.seal(runs[B])
     with pytest.raises(EvidenceError, match="is of schema gateway-proof/run/1, expected gateway-"):
         bundle.make(tmp_path, runs, None)
+
+
+def add(folder: Path) -> None:
+    (folder / "logs" / "more.log").write_text("x")
+
+
+def unseal(folder: Path) -> None:
+    (folder / store.SUMS).unlink()
+
+
+def drop(folder: Path) -> None:
+    (folder / "junit.xml").unlink()
+
+
+def change(folder: Path) -> None:
+    with (folder / "logs" / "access.log").open("a") as log:
+        log.write("x")
+
+
+def unlist(folder: Path) -> None:
+    lines = (folder / store.SUMS).read_text().splitlines(keepends=True)
+    (folder / store.SUMS).write_text("".join(lines[1:]))
+
+
+def change_sum(folder: Path) -> None:
+    (folder / store.SUMS).write_text((folder / store.SUMS).read_text().replace("  ", " ", 1))
+
+
+@pytest.mark.parametrize(
+    ("touch", "what"),
+    [
+        (unseal, "SHA256SUMS is missing"),
+        (drop, "junit.xml is missing"),
+        (add, "logs/more.log is not in SHA256SUMS"),
+        (change, "logs/access.log was changed: its SHA-256 is "),
+        (unlist, "cells.jsonl is not in SHA256SUMS"),
+        (change_sum, "SHA256SUMS has the line "),
+    ],
+)
+@pytest.mark.parametrize("variant", Variant)
+def test_a_run_that_was_not_sealed_or_was_changed_since_makes_no_bundle(
+    tmp_path: Path, variant: Variant, touch: Callable[[Path], None], what: str
+) -> None:
+    runs = recorded.pair(tmp_path)
+    touch(runs[variant])
+    with pytest.raises(EvidenceError) as caught:
+        bundle.make(tmp_path, runs, None)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"the run in {runs[variant]} is not as it was sealed: {what}")
+    assert sentence.endswith("; expected the files that its session wrote, unchanged; run it again")
+    assert not (tmp_path / "bundles").exists()
+
+
+@pytest.mark.parametrize("variant", Variant)
+def test_a_run_without_a_clean_up_proof_is_bundled_and_proves_nothing(
+    tmp_path: Path, variant: Variant
+) -> None:
+    runs = recorded.pair(tmp_path)
+    assert bundle.make(tmp_path, runs, None).comparison.verdict is PairVerdict.PROVEN
+    proof = replace(recorded.CLEANUP, refused=dict.fromkeys(recorded.CLEANUP.refused, False))
+    store.write_json(runs[variant] / store.CLEANUP, proof)
+    recorded.rewrite(runs[variant], store.read_run(runs[variant])[0])
+    comparison = bundle.make(tmp_path, runs, None).comparison
+    assert comparison.verdict is PairVerdict.INCONCLUSIVE
+    assert comparison.reasons[0].startswith(
+        f"{variant}: it is not proved that all of its testbed is gone (still there: port of "
+    )
 
 
 # --- The Statement ------------------------------------------------------------------------------

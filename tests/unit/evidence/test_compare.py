@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from containers.records import GatewayKind
+from containers.docker_images import HIGRESS_GATEWAY
+from containers.records import Cleanup, GatewayKind, ProcessSeen
 from sessions.evidence import store
 from sessions.evidence.compare import compare
 from sessions.evidence.records import Comparison, Counts, PairVerdict, Run
 from sessions.matrix.case import Mode
 from sessions.matrix.verdict import Verdict
 from tests.unit.evidence.runs import CASES, GATEWAY, facts, module, results, run
+from tests.unit.evidence.runs import GONE as LEFT_NOTHING
 from tests.unit.matrix.observations import CONTROL, DEFECT, KLING, attempt, defective, result, right
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sessions.matrix.cells import Observation, Result
 
@@ -32,6 +34,7 @@ def compared(
     fixed: Sequence[Result] | None = None,
     *,
     runs: tuple[Run, Run] | None = None,
+    cleanup: Mapping[Variant, Cleanup] = LEFT_NOTHING,
 ) -> Comparison:
     one, other = runs or (run(B), run(F))
     return compare(
@@ -39,6 +42,7 @@ def compared(
         results(B) if baseline is None else baseline,
         other,
         results(F) if fixed is None else fixed,
+        cleanup=cleanup,
     )
 
 
@@ -87,7 +91,7 @@ def test_a_comparison_says_what_was_compared() -> None:
     assert comparison["release_evidence"] is False
     assert comparison["no_release_evidence"] == [
         "the gateway was not Higress' pinned image, run unmodified",
-        "each cell was run 2 times, and release evidence needs 3",
+        "each cell was run 2 times, and release evidence needs 3 times",
     ]
     assert comparison["repeats"] == 2
     assert comparison["inputs_sha256"] == "1" * 64
@@ -142,23 +146,105 @@ def test_a_comparison_says_what_was_compared() -> None:
     assert msgspec.json.decode(msgspec.json.encode(compared()), type=Comparison) == compared()
 
 
-def pinned(repeats: int) -> tuple[Run, Run]:
-    gateway = replace(GATEWAY, kind=GatewayKind.HIGRESS, release_evidence=True)
-    return (
-        run(B, testbed=facts(gateway=gateway), repeats=repeats),
-        run(F, testbed=facts(gateway=gateway), repeats=repeats),
+def pinned(repeats: int, **changes: Any) -> dict[str, Any]:
+    """Both runs with their results, in Higress' pinned gateway; from another registry too."""
+    fields = {
+        "kind": GatewayKind.HIGRESS,
+        "release_evidence": True,
+        "image": f"mirror.example/gateway@{HIGRESS_GATEWAY.partition('@')[2]}",
+        "digest": HIGRESS_GATEWAY.partition("@")[2],
+    }
+    adapter = {"adapter": changes.pop("adapter", None)}
+    known = facts(gateway=replace(GATEWAY, **{**fields, **changes}), **adapter)
+    runs = (run(B, testbed=known, repeats=repeats), run(F, testbed=known, repeats=repeats))
+    return {
+        "runs": runs,
+        "baseline": results(B, repeats=repeats),
+        "fixed": results(F, repeats=repeats),
+    }
+
+
+def test_release_evidence_is_higress_pinned_gateway_with_three_repeats_of_every_cell() -> None:
+    comparison = compared(**pinned(3))
+    assert comparison.verdict is PairVerdict.PROVEN
+    assert comparison.no_release_evidence == ()
+    assert comparison.release_evidence
+
+
+@pytest.mark.parametrize(
+    ("repeats", "why"),
+    [
+        (1, "each cell was run once, and release evidence needs 3 times"),
+        (2, "each cell was run 2 times, and release evidence needs 3 times"),
+    ],
+)
+def test_fewer_repeats_are_no_release_evidence(repeats: int, why: str) -> None:
+    comparison = compared(**pinned(repeats))
+    assert comparison.verdict is PairVerdict.PROVEN
+    assert comparison.no_release_evidence == (why,)
+    assert not comparison.release_evidence
+
+
+@pytest.mark.parametrize("variant", Variant)
+@pytest.mark.parametrize("lost", ["not recorded", "no valid observation"])
+def test_a_cell_that_was_seen_less_often_is_no_release_evidence(
+    variant: Variant, lost: str
+) -> None:
+    given = pinned(3)
+    place = next(n for n, r in enumerate(given[variant]) if r.cell.id == VIDEO)
+    if lost == "not recorded":
+        del given[variant][place]
+    else:
+        given[variant][place] = result(KLING, Mode.RETRY, variant, unseen(), 1)
+    comparison = compared(**given)
+    assert comparison.verdict is PairVerdict.INCONCLUSIVE
+    (why,) = comparison.no_release_evidence
+    assert why == (
+        f"{variant}: of kling-text-to-video/retry there are 2 valid observations, and release "
+        "evidence needs 3"
+    )
+    assert not comparison.release_evidence
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"release_evidence": False},
+        {"digest": "sha256:" + "e" * 64},
+        {"digest": None},
+        {"kind": GatewayKind.ENVOY},
+        {"adapter": facts().adapter},
+    ],
+)
+def test_what_a_run_says_of_its_gateway_must_be_so(changes: dict[str, Any]) -> None:
+    comparison = compared(**pinned(3, **changes))
+    assert comparison.no_release_evidence == (
+        "the gateway was not Higress' pinned image, run unmodified",
     )
 
 
-@pytest.mark.parametrize(("repeats", "enough"), [(2, False), (3, True)])
-def test_release_evidence_needs_higress_own_gateway_and_three_repeats(
-    repeats: int,
-    enough: bool,  # noqa: FBT001 - what is expected
+@pytest.mark.parametrize(
+    ("proof", "why"),
+    [
+        (Cleanup(), "nobody looked"),
+        (
+            replace(
+                LEFT_NOTHING[F],
+                processes=[ProcessSeen(name="gateway", pid=7, exit_status=None, ended=False)],
+                refused={"gateway admin 127.0.0.1:9": False},
+            ),
+            "still there: gateway (process 7), port of gateway admin 127.0.0.1:9",
+        ),
+    ],
+)
+@pytest.mark.parametrize("variant", Variant)
+def test_a_run_of_which_something_may_be_left_is_part_of_no_proof(
+    variant: Variant, proof: Cleanup, why: str
 ) -> None:
-    comparison = compared(runs=pinned(repeats))
-    assert comparison.release_evidence is enough
-    assert comparison.no_release_evidence == (
-        () if enough else ("each cell was run 2 times, and release evidence needs 3",)
+    comparison = compared(cleanup={**LEFT_NOTHING, variant: proof})
+    assert comparison.verdict is PairVerdict.INCONCLUSIVE
+    assert comparison.reasons == (
+        f"{variant}: it is not proved that all of its testbed is gone ({why})",
     )
 
 
@@ -273,13 +359,13 @@ def inconclusive_pairs() -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
         "a run was interrupted": (
             {"fixed": results(F)[:5], "runs": (run(B), run(F, failure=interrupted))},
             (
-                "fixed: the matrix did not run to its end: interrupted",
+                "fixed: the run is not valid: interrupted",
                 "fixed: 3 of 8 cells were not recorded, first kling-text-to-video/direct/2",
             ),
         ),
         "a run failed after its last cell": (
             {"runs": (run(B, failure=GONE), run(F))},
-            (f"baseline: the matrix did not run to its end: {GONE}",),
+            (f"baseline: the run is not valid: {GONE}",),
         ),
         "a cell is in one run only": (
             {"baseline": changed(B, CHAT, None)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -88,8 +89,8 @@ def test_a_folder_in_the_link_s_place_is_named_and_left_alone(tmp_path: Path) ->
         with pytest.raises(EvidenceError) as caught:
             step()
         assert str(caught.value) == (
-            f"{link} cannot be replaced (Is a directory); expected a link of ours or nothing "
-            "there; move it away"
+            f"{link} cannot be replaced or written to (Is a directory); expected what we make "
+            "there or nothing; move it away, or name another folder with --evidence"
         )
     assert [path.name for path in link.parent.iterdir()] == ["fixed"]
     assert (link / "mine").is_dir()
@@ -99,15 +100,68 @@ def test_an_evidence_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> Non
     evidence = tmp_path / "file"
     evidence.write_text("mine")
     folders.forget_latest(evidence, "baseline")
+    steps: dict[str, Callable[[], object]] = {
+        "runs": lambda: folders.new_run(evidence, "baseline"),
+        "bundles": lambda: folders.new_bundle(evidence),
+    }
+    for name, step in steps.items():
+        with pytest.raises(EvidenceError) as caught:
+            step()
+        assert str(caught.value) == (
+            f"no folder can be made in {evidence}/{name} (Not a directory); expected one that can "
+            "be written to; name another with --evidence"
+        )
+    assert evidence.read_text() == "mine"
+
+
+def test_a_file_in_the_place_of_the_folder_of_links_is_named_and_left_alone(tmp_path: Path) -> None:
+    run = folders.new_run(tmp_path, "fixed")
+    (tmp_path / "latest").write_text("mine")
+    steps: dict[str, Callable[[], object]] = {
+        "File exists": lambda: folders.point_latest(tmp_path, "fixed", run),
+        "Not a directory": lambda: folders.forget_latest(tmp_path, "fixed"),
+    }
+    for reason, step in steps.items():
+        with pytest.raises(EvidenceError) as caught:
+            step()
+        assert str(caught.value) == (
+            f"{tmp_path}/latest cannot be replaced or written to ({reason}); expected what we make "
+            "there or nothing; move it away, or name another folder with --evidence"
+        )
+    assert (tmp_path / "latest").read_text() == "mine"
+
+
+def test_an_evidence_folder_that_may_not_be_written_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests may be run by root, who may write anywhere: the system's answer is put in."""
+
+    def denied(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    run = folders.new_run(tmp_path, "fixed")
+    (tmp_path / "latest").mkdir()
+    for name in ("mkdir", "unlink", "symlink_to"):
+        monkeypatch.setattr(Path, name, denied)
+    told = []
     steps: list[Callable[[], object]] = [
-        lambda: folders.new_run(evidence, "baseline"),
-        lambda: folders.new_bundle(evidence),
+        lambda: folders.new_run(tmp_path, "fixed"),
+        lambda: folders.forget_latest(tmp_path, "fixed"),
+        lambda: folders.point_latest(tmp_path, "fixed", run),
     ]
     for step in steps:
         with pytest.raises(EvidenceError) as caught:
             step()
-        assert str(caught.value) == (
-            f"no folder can be made in {evidence} (Not a directory); expected one that can be "
-            "written to; name another with --evidence"
-        )
-    assert evidence.read_text() == "mine"
+        told.append(str(caught.value))
+    in_the_way = (
+        f"{tmp_path}/latest cannot be replaced or written to (Permission denied); expected what we "
+        "make there or nothing; move it away, or name another folder with --evidence"
+    )
+    assert told == [
+        (
+            f"no folder can be made in {tmp_path}/runs (Permission denied); expected one that can "
+            "be written to; name another with --evidence"
+        ),
+        in_the_way,
+        in_the_way,
+    ]

@@ -10,7 +10,7 @@ import pytest
 from sessions.evidence.compare import compare
 from sessions.evidence.founded import refuse_unfounded
 from sessions.matrix.verdict import Verdict
-from tests.unit.evidence.runs import results, run
+from tests.unit.evidence.runs import GONE, results, run
 from tests.unit.matrix.observations import KLING, attempt
 from wasm.errors import EvidenceError
 from wasm.records import Variant
@@ -118,6 +118,10 @@ def test_another_request_than_the_case_s_is_refused() -> None:
 
 def test_a_comparison_does_not_believe_either_side() -> None:
     with pytest.raises(EvidenceError, match="what does not follow"):
-        compare(run(B), results(B), run(F), first(F, shows_defect=True, as_declared=True))
+        compare(
+            run(B), results(B), run(F), first(F, shows_defect=True, as_declared=True), cleanup=GONE
+        )
     with pytest.raises(EvidenceError, match="what does not follow"):
-        compare(run(B), first(B, shows_defect=False, as_declared=True), run(F), results(F))
+        compare(
+            run(B), first(B, shows_defect=False, as_declared=True), run(F), results(F), cleanup=GONE
+        )

@@ -36,8 +36,11 @@ def test_the_summary_says_the_verdict_the_cells_and_the_modules() -> None:
         "",
     ]
     assert (
-        "Not release evidence for Higress' gateway; seen in `envoy, Envoy 1.40.0, engine process`."
+        "Seen in `envoy, Envoy 1.40.0, engine process`. Not release evidence for Higress' gateway, "
+        "since:"
     ) in lines
+    assert "- the gateway was not Higress' pinned image, run unmodified." in lines
+    assert "- each cell was run 2 times, and release evidence needs 3 times." in lines
     assert lines[lines.index("| case | mode | baseline | fixed |") + 2] == (
         "| `kling-text-to-video` | retry | ✗ 2 mismatch, as declared | "
         "✗ 2 mismatch, not as declared |"

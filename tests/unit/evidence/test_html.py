@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from sessions.evidence import html
-from tests.unit.evidence import pairs
+from tests.unit.evidence import pairs, runs
 from tests.unit.evidence.pairs import CONTROLS, LONG, TAGS, beside
 from tests.unit.evidence.runs import module
-from wasm.records import Variant
+from wasm.records import Fix, Patch, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,3 +223,22 @@ def test_very_many_repeats_are_counted_instead_of_drawn() -> None:
 
 def test_the_same_records_make_the_same_page() -> None:
     assert page(pairs.refuted()).source == page(pairs.refuted()).source
+
+
+def test_a_patch_is_quoted_without_what_looks_like_a_credential() -> None:
+    secret = "sk-" + "live-0123456789abcdef"
+    patch = Patch.of(f"--- a\n+++ b\n+key := {secret}\n".encode())
+    fix = Fix(origin="a.patch", patch=patch, baseline_sha256=runs.SOURCE.files_sha256)
+    changed = runs.run(
+        Variant.FIXED, module=runs.module(Variant.FIXED, fix=fix, dirty=True, uncommitted=patch)
+    )
+    proven = pairs.proven()
+    page = html.render(proven.comparison, *proven[1:3], changed, proven.fixed_results)
+    assert secret not in page
+    assert page.count("masked-24-characters") == 2
+
+
+def test_what_stands_in_backticks_is_shown_as_code() -> None:
+    page = html.render(*pairs.proven())
+    assert "<code>nox -s unit</code> on the variant makes them" in page
+    assert "`nox" not in page

@@ -44,12 +44,22 @@ HIDDEN = record("hidden")
 VISIBLE = record("visible", visible_at_runtime=True, module_sha256=module(FIXED).sha256)
 
 
-def recorded(folder: Path, *each: MutantRecord) -> Path:
-    """A folder as ``python -m wasm mutants`` leaves it."""
+FIX = record("fix", visible_at_runtime=True, module_sha256=module(FIXED).sha256, killed_by=[])
+
+
+def recorded(folder: Path, *each: MutantRecord, fix_fails: bool = False) -> Path:
+    """A folder as ``python -m wasm mutants`` leaves it, with the matrix run on the fix."""
     found = MutantRun(
-        source=SOURCE, go_version="go", command=["go", "test"], tests_of_the_fix=7, mutants=[*each]
+        source=SOURCE,
+        go_version="go",
+        command=["go", "test"],
+        tests_of_the_fix=7,
+        fix=FIX,
+        mutants=[*each],
     )
     store.write_json(folder / mutants.RECORD, found)
+    store.write_json(folder / "runs/fix" / store.RUN, run(FIXED))
+    store.write_cells(folder / "runs/fix", results(FIXED, shows_defect=fix_fails))
     return folder
 
 
@@ -116,6 +126,22 @@ def test_a_gateway_that_died_is_no_kill(tmp_path: Path) -> None:
         "the matrix on the mutant visible is inconclusive: the gateway ended with status 1; "
         "expected an observation of every cell; run `nox -s mutants` again"
     )
+
+
+def test_a_matrix_that_fails_on_the_fix_too_kills_nothing(tmp_path: Path) -> None:
+    recorded(tmp_path, VISIBLE, fix_fails=True)
+    ran(tmp_path)
+    assert refusal(tmp_path) == (
+        f"2 cells of the matrix fail on the fix itself, first {CELLS[0]}; expected all to hold, or "
+        "it catches nothing; run `nox -s runtime-fixed` to see why"
+    )
+
+
+def test_a_fix_that_the_matrix_did_not_see_proves_nothing(tmp_path: Path) -> None:
+    recorded(tmp_path, VISIBLE)
+    ran(tmp_path)
+    (tmp_path / "runs/fix" / store.RUN).unlink()
+    assert refusal(tmp_path).startswith(f"no run in {tmp_path / 'runs/fix'} (No such file")
 
 
 def test_a_cell_without_an_observation_is_no_kill(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pytest
@@ -12,9 +13,10 @@ from containers.records import Cleanup, ProcessSeen, Timings
 from sessions.evidence import store
 from sessions.evidence.recorder import Recorder
 from sessions.matrix.case import Mode
-from tests.unit.evidence.runs import CASES, REPEATS, facts, module, results
+from tests.unit.evidence import recorded
+from tests.unit.evidence.runs import CASES, FIX, REPEATS, SOURCE, facts, module
 from tests.unit.matrix.observations import ADDRESS, CONTROL, KLING, result, right
-from wasm.records import Variant, sha256_of
+from wasm.records import Patch, Variant, sha256_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +24,18 @@ if TYPE_CHECKING:
     from sessions.matrix.cells import Result
 
 B, F = Variant.BASELINE, Variant.FIXED
+PANIC = (
+    "[2026-11-30 07:50:03.013][689][error][wasm] [source/extensions/common/wasm/context.cc:1157] "
+    "wasm log plugin kling plugin: [ai-proxy] [nil] [kling/direct/1] recovered from panic x"
+)
 CLEANUP = Cleanup(
     processes=[ProcessSeen(name="gateway", pid=1, exit_status=0, ended=True)],
     refused={"gateway 127.0.0.1:1": True},
 )
+
+
+def results(variant: Variant, *, shows_defect: bool | None = None) -> list[Result]:
+    return recorded.results(variant, REPEATS, shows_defect=shows_defect)
 
 
 def closed_testbed(**changes: Any) -> Any:
@@ -43,8 +53,10 @@ def recorder(folder: Path, variant: Variant, found: list[Result] | None = None) 
     made = Recorder(folder / f"a-{variant}", variant, CASES, REPEATS)
     made.built(module(variant))
     made.opened(closed_testbed())
-    for each in results(variant) if found is None else found:
+    found = results(variant) if found is None else found
+    for each in found:
         made.add(each)
+    recorded.write_logs(made.folder, [each for each in found if each.response])
     return made
 
 
@@ -67,7 +79,7 @@ def test_a_run_to_its_end_is_written_whole_and_read_back(tmp_path: Path, variant
     assert run.timings.gateway_ready_s == 3.0
     assert run.exchanges_s == pytest.approx(8 * 0.002)
     assert run.started_at <= run.finished_at
-    assert run.first_keys == {"dummy-key-a": 8}
+    assert run.first_keys == {"dummy-key-a": 4, "dummy-key-b": 4}
     assert run.listeners == {"kling-text-to-video": "http://127.0.0.1:1"}
     digests = store.digests(made.folder)
     del digests[store.RUN]
@@ -99,7 +111,10 @@ def test_both_variants_have_the_same_inputs_and_another_testbed_has_others(tmp_p
 SECRET = "sk-live-0123456789abcdef"  # noqa: S105 - made up
 
 
-@pytest.mark.parametrize("name", ["logs/gateway.log", "logs/upstream.log", "junit.xml"])
+@pytest.mark.parametrize(
+    "name",
+    ["logs/gateway.log", "logs/upstream.log", "logs/relay.log", "junit.xml", "config/x.json"],
+)
 def test_a_credential_in_what_others_wrote_is_masked_and_fails_the_run(
     tmp_path: Path, name: str
 ) -> None:
@@ -117,10 +132,144 @@ def test_a_credential_in_what_others_wrote_is_masked_and_fails_the_run(
         == made.summary
         == (
             f"what looks like a credential was found in {name} and masked; expected dummies alone; "
-            "take it out of the machine's or the plugin's settings"
+            "take it out of the machine's or the plugin's settings, or out of your changes"
         )
     )
     assert run.files[name] == sha256_of(path.read_bytes())
+
+
+def test_a_credential_in_changes_that_are_not_published_is_masked_and_fails_the_run(
+    tmp_path: Path,
+) -> None:
+    patch = f"--- a\n+++ b\n context {SECRET}\n-old {SECRET}\n+new {SECRET}\n\xff\n"
+    change = Patch.of(patch.encode("latin-1"))
+    made = recorder(tmp_path, B)
+    made.built(module(B, dirty=True, uncommitted=change))
+    run = made.finish()
+    assert run is not None
+    assert made.summary.startswith(
+        "what looks like a credential was found in config/uncommitted.patch and masked;"
+    )
+    # What stands around a change is published already.
+    masked = patch.replace(f"+new {SECRET}", "+new masked-24-characters").encode("latin-1")
+    assert run.module.source.uncommitted == Patch.of(masked)
+    assert (made.folder / store.UNCOMMITTED).read_bytes() == masked
+
+
+def test_a_credential_in_the_record_itself_is_masked_and_fails_the_run(tmp_path: Path) -> None:
+    made = recorder(tmp_path, F)
+    made.opened(closed_testbed(facts=facts(notes=[f"a note with {SECRET}"])))
+    run = made.finish()
+    assert run is not None
+    assert run.testbed is not None
+    assert run.testbed.notes == ["a note with masked-24-characters"]
+    assert run.failure.startswith("what looks like a credential was found in run.json and masked;")
+    assert made.summary == run.failure
+    assert store.read_run(made.folder)[0] == run
+    assert SECRET not in (made.folder / store.RUN).read_text()
+
+
+def test_the_fix_is_kept_as_it_is_and_a_record_without_credentials_too(tmp_path: Path) -> None:
+    fix = replace(FIX, patch=Patch.of(f"+new {SECRET}\n".encode()))
+    made = recorder(tmp_path, F)
+    made.built(replace(module(F), source=replace(SOURCE, fix=fix)))
+    run = made.finish()
+    assert run is not None
+    assert run.failure == ""
+    assert run.module.source.fix == fix
+
+
+class Told(NamedTuple):
+    """What a log is made to tell: the change, what is found of it, and the six figures."""
+
+    name: str
+    change: tuple[str, str]
+    problem: str
+    figures: tuple[int, ...] | None
+
+
+RECONCILED = {
+    "a request to the mock that no cell has": Told(
+        "logs/stats.txt",
+        ("upstream_rq_total: 12", "upstream_rq_total: 13"),
+        "the gateway sent 13 requests to the mock, and 12 arrived",
+        (13, 12, 12, 8, 8, 8),
+    ),
+    "an attempt that no cell has": Told(
+        "logs/upstream.log",
+        ("model 12 ", "model 13 "),
+        "logs/upstream.log does not have attempt 12",
+        (12, 12, 12, 8, 8, 8),
+    ),
+    "an attempt that the mock does not tell of": Told(
+        "logs/upstream.log",
+        ("model 12 ", "other 12 "),
+        "logs/upstream.log does not have attempt 12",
+        (12, 11, 12, 8, 8, 8),
+    ),
+    "a request that the access log lacks": Told(
+        "logs/access.log",
+        ('{"method"', '\n{"method"'),
+        "the logs cannot be read: ",
+        None,
+    ),
+    "a request that the gateway counts and nobody sent": Told(
+        "logs/stats.txt",
+        ("openai-chat.downstream_rq_total: 4", "openai-chat.downstream_rq_total: 5"),
+        "the gateway's listener openai-chat got 5 requests, and 4 were sent",
+        (12, 12, 12, 8, 9, 8),
+    ),
+    "another cluster with traffic": Told(
+        "logs/stats.txt",
+        ("http.", "cluster.outbound.upstream_rq_total: 2\nhttp."),
+        "the gateway's cluster outbound had traffic; expected mock-upstream alone",
+        (12, 12, 12, 8, 8, 8),
+    ),
+    "a breakdown": Told(
+        "logs/gateway.log",
+        ("[info]", f"{PANIC}\n[info]"),
+        "the plugin broke down in the gateway, whose log says: [error] wasm log plugin kling "
+        "plugin: [ai-proxy] [nil] [kling/direct/1] recovered from panic x",
+        (12, 12, 12, 8, 8, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("told", RECONCILED.values(), ids=RECONCILED)
+@pytest.mark.parametrize("variant", Variant)
+def test_a_run_whose_logs_tell_otherwise_is_inconclusive_with_the_figures(
+    tmp_path: Path, variant: Variant, told: Told
+) -> None:
+    made = recorder(tmp_path, variant)
+    path = made.folder / told.name
+    assert told.change[0] in path.read_text()
+    path.write_text(path.read_text().replace(*told.change, 1))
+    run = made.finish()
+    assert run is not None
+    assert run.failure == made.summary
+    start = f"what was seen does not add up: {told.problem}"
+    assert run.failure.startswith(start)
+    assert run.failure.endswith(
+        "; expected gateway, mock and cells to tell of the same requests, and no breakdown; see "
+        "logs/ of this run, and run it again"
+    )
+    if told.figures is not None:
+        counted, logged, seen, sent, listened, lines = told.figures
+        assert run.failure[len(start) :].startswith(
+            f" (to the mock: the gateway counts {counted} requests, the mock's log has {logged}, "
+            f"the cells have {seen}; from the client: {sent} were sent, the gateway counts "
+            f"{listened}, the access log has {lines})"
+        )
+
+
+def test_a_run_that_is_not_whole_keeps_its_own_reason(tmp_path: Path) -> None:
+    """What a killed gateway takes along is no contradiction."""
+    made = recorder(tmp_path, F)
+    (made.folder / "logs" / "access.log").write_text("")
+    made.failure = "the gateway was ended by SIGKILL before the matrix was done"
+    run = made.finish()
+    assert run is not None
+    assert run.failure == "the gateway was ended by SIGKILL before the matrix was done"
 
 
 def test_without_a_module_there_is_no_run(tmp_path: Path) -> None:

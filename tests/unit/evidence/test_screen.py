@@ -18,7 +18,7 @@ import pytest
 from sessions.evidence import screen
 from sessions.evidence.compare import compare
 from tests.unit.evidence import pairs
-from tests.unit.evidence.runs import module, results, run
+from tests.unit.evidence.runs import GONE, module, results, run
 from tests.unit.matrix.observations import KLING, defective
 from tests.unit.matrix.observations import result as result_of
 from wasm.records import Variant
@@ -33,7 +33,7 @@ FOUR = "retry_path, retry_body, client_status, client_body"
 
 
 def compared(fixed: list[Result] | None = None) -> Comparison:
-    return compare(run(B), results(B), run(F), fixed or results(F))
+    return compare(run(B), results(B), run(F), fixed or results(F), cleanup=GONE)
 
 
 def piped(comparison: Comparison, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -79,7 +79,9 @@ PROVEN = [
     "fixed     8 cells: 8 pass, 0 mismatch, 0 inconclusive",
     f"  module  {module(F).sha256}",
     "gateway   envoy, Envoy 1.40.0, engine process",
-    "          not release evidence for Higress' gateway",
+    "          not release evidence for Higress' gateway, since",
+    "            the gateway was not Higress' pinned image, run unmodified",
+    "            each cell was run 2 times, and release evidence needs 3 times",
     "evidence  /evidence/bundles/20260101T000000Z-abcdef",
     "",
 ]
@@ -163,7 +165,7 @@ def test_a_contradiction_is_told_apart_from_what_was_declared(
 
 
 def test_what_was_declared_and_did_not_fail_is_told_too(capsys: pytest.CaptureFixture[str]) -> None:
-    comparison = compare(run(B), results(B, shows_defect=False), run(F), results(F))
+    comparison = compare(run(B), results(B, shows_defect=False), run(F), results(F), cleanup=GONE)
     lines = piped(comparison, capsys)
     assert lines[1:3] == [
         "kling-text-to-video   retry    2 pass     2 pass",
@@ -176,11 +178,13 @@ def test_a_cell_without_an_observation_says_why_and_other_reasons_stand_above_th
 ) -> None:
     silent = msgspec.structs.replace(results(F)[0].observation, response=None, fault="it is gone")
     gone = result_of(KLING, results(F)[0].cell.mode, F, silent)
-    comparison = compare(run(B), results(B), run(F, failure="interrupted"), [gone, *results(F)[1:]])
+    comparison = compare(
+        run(B), results(B), run(F, failure="interrupted"), [gone, *results(F)[1:]], cleanup=GONE
+    )
     lines = piped(comparison, capsys)
     assert "  fixed: it is gone" in lines
     assert lines[-2:] == [
-        "also: fixed: the matrix did not run to its end: interrupted",
+        "also: fixed: the run is not valid: interrupted",
         (
             "inconclusive: fixed: no valid observation in 1 of 8 cells, first "
             "kling-text-to-video/retry/1: it is gone"

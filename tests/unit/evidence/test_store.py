@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,16 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         f"no run in {tmp_path} (No such file or directory: run.json); expected the folder that a "
         "runtime session wrote; run `nox -s runtime-baseline runtime-fixed`"
     )
+
+
+@pytest.mark.parametrize("file", ["run.json", "cells.jsonl"])
+def test_a_pipe_in_the_place_of_a_record_is_not_waited_for(tmp_path: Path, file: str) -> None:
+    written(tmp_path)
+    (tmp_path / file).unlink()
+    os.mkfifo(tmp_path / file)
+    with pytest.raises(EvidenceError) as caught:
+        store.read_run(tmp_path)
+    assert str(caught.value).startswith(f"no run in {tmp_path} (Not a regular file: {file}); ")
 
 
 @pytest.mark.parametrize(

@@ -415,6 +415,9 @@ JUDGED: dict[str, tuple[Callable[[Result], Result], str]] = {
     "a key that nobody declared": (with_attempt(0, **key("dummy-key-c")), "verdicts"),
     "a method": (with_attempt(1, method="PUT"), "verdicts"),
     "where it arrived": (with_attempt(1, arrived_on="203.0.113.9:443"), "routing"),
+    "a body that was cut": (with_attempt(1, truncated=True), "bodies"),
+    "an answer before its attempt": (with_attempt(1, answered_mono_ns=1), "order"),
+    "an exchange that broke off": (with_attempt(1, error="the client went away"), "verdicts"),
     "an attempt's order": (with_attempt(1, order=3), "order"),
     "an attempt's sequence": (with_attempt(1, sequence=9), "order"),
     "an attempt's time": (with_attempt(1, received_mono_ns=1), "order"),
@@ -638,7 +641,10 @@ def test_a_clean_up_that_is_not_proved_is_seen(
     store.write_json(folder / F / store.CLEANUP, replace(recorded.CLEANUP, **change))
     forging.rehash(folder)
     assert problem in told(folder)
-    assert failed(folder) == ["fixed clean-up"]
+    proof = replace(recorded.CLEANUP, **change)
+    # What is not proved to be gone is no part of a proof either.
+    others = [] if proof.complete else ["comparison", "reports"]
+    assert failed(folder) == ["fixed clean-up", *others]
 
 
 LOGS = [
@@ -692,6 +698,14 @@ LOGS = [
         "stats.txt",
         lambda text: text.replace("downstream_rq_total: 2", "downstream_rq_total: 3"),
         "the gateway's listener kling-text-to-video got 3 requests, and 2 were sent",
+    ),
+    (
+        "gateway.log",
+        lambda text: (
+            text + "[2026-11-30 07:51:03.835][9][error][wasm] [source/x.cc:1] wasm log "
+            "plugin kling plugin: fatal error: "
+        ),
+        "the plugin broke down in the gateway, whose log says: [error] wasm log plugin kling",
     ),
     (
         "stats.txt",

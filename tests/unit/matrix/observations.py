@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from containers.exchange import Attempt, Response
+from containers.exchange import Answer, Attempt, Response
 from sessions.matrix import case as cases
 from sessions.matrix import cells
 from sessions.matrix.case import Case, Mode
@@ -53,8 +53,8 @@ def attempt(case: Case, order: int = 1, key: str | None = None, **changes: Any) 
         "step": "first",
         "matched": True,
         "unmet": (),
-        "answered": None,
-        "answered_mono_ns": 0,
+        "answered": Answer(status=200, body=b"{}"),
+        "answered_mono_ns": order,
     }
     return Attempt(**{**fields, **changes})
 

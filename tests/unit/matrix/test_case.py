@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -598,14 +599,46 @@ def test_a_name_in_two_files_is_refused_naming_one_of_them(tmp_path: Path) -> No
     )
 
 
-@pytest.mark.parametrize("name", ["", "missing"])
-def test_a_folder_without_cases_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", ""),
+        ("missing", " (No such file or directory)"),
+        ("a-file", " (Not a directory)"),
+        ("loop", " (Too many levels of symbolic links)"),
+    ],
+)
+def test_a_folder_without_cases_is_refused_with_the_reason(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    (tmp_path / "a-file").write_text(GOOD)
+    (tmp_path / "loop").symlink_to("loop")
     folder = tmp_path / name
     with pytest.raises(CaseError) as caught:
         cases.load(folder)
     assert str(caught.value) == (
-        f"no cases in {folder}; expected *.toml files as in sessions/matrix/cases; name their "
-        "folder with --cases"
+        f"no cases in {folder}{reason}; expected *.toml files as in sessions/matrix/cases; name "
+        "their folder with --cases"
+    )
+
+
+def test_a_file_as_a_windows_editor_writes_it_is_the_same_case(tmp_path: Path) -> None:
+    (tmp_path / "unix.toml").write_text(GOOD)
+    (tmp_path / "windows.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert cases.read(tmp_path / "windows.toml") == cases.read(tmp_path / "unix.toml")
+
+
+@pytest.mark.parametrize("what", ["pipe", "device"])
+def test_a_pipe_or_a_device_in_a_case_s_place_is_not_waited_for(tmp_path: Path, what: str) -> None:
+    if what == "pipe":
+        os.mkfifo(tmp_path / "bad.toml")
+    else:
+        (tmp_path / "bad.toml").symlink_to("/dev/zero")
+    with pytest.raises(CaseError) as caught:
+        cases.load(tmp_path)
+    assert str(caught.value) == (
+        "bad.toml cannot be read as TOML: Not a regular file; expected a case as in "
+        "sessions/matrix/cases; mend the file"
     )
 
 

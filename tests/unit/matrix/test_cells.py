@@ -14,7 +14,15 @@ from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from sessions.matrix.cells import Cell, Result
 from sessions.matrix.verdict import Verdict
-from tests.unit.matrix.observations import ADDRESS, DEFECT, KLING, attempt, defective, right
+from tests.unit.matrix.observations import (
+    ADDRESS,
+    DEFECT,
+    KLING,
+    attempt,
+    defective,
+    response,
+    right,
+)
 from wasm.errors import GatewayError
 from wasm.records import Variant
 
@@ -304,3 +312,63 @@ def test_a_result_follows_again_from_what_was_recorded_of_it() -> None:
         read = msgspec.json.decode(msgspec.json.encode(result), type=Result)
         again = cells.conclude(KLING, CELL, Variant.BASELINE, read.observation, ADDRESS)
         assert again == result
+
+
+# --- What broke down or broke off is no observation, whatever the client got ----------------------
+
+TRAP = (
+    "[2026-11-30 07:51:07.817][9][error][wasm] [source/extensions/common/wasm/wasm_vm.cc:38] "
+    "Function: proxy_on_response_headers failed: Uncaught RuntimeError: unreachable"
+)
+BROKE_DOWN = (
+    "the plugin broke down in the gateway, whose log says: [error] Function: "
+    "proxy_on_response_headers failed: Uncaught RuntimeError: unreachable"
+)
+
+
+@pytest.mark.parametrize("variant", Variant)
+def test_a_plugin_that_broke_down_in_a_cell_makes_it_inconclusive_though_all_checks_would_hold(
+    variant: Variant,
+) -> None:
+    assert run(variant).checks != ()
+    assert inconclusive(run(variant, logs=("earlier\n", f"{TRAP}\nlater\n"))) == BROKE_DOWN
+
+
+def test_a_breakdown_of_an_earlier_cell_is_none_of_this_one_as_long_as_attempts_come() -> None:
+    assert run(logs=(f"{TRAP}\n", "")).verdict is Verdict.PASS
+
+
+def test_after_a_breakdown_a_cell_without_an_attempt_is_inconclusive_too() -> None:
+    refused = response(503, b"")
+    seen: dict[str, Any] = {"response": refused, "journal_is": {"attempts": ()}}
+    assert run(**seen).verdict is Verdict.MISMATCH
+    assert inconclusive(run(**seen, logs=(f"{TRAP}\n", ""))) == BROKE_DOWN
+
+
+def test_a_breakdown_tells_more_of_a_client_without_an_answer_than_its_silence() -> None:
+    silence = NoAnswer("no response within 10 s", waited=True)
+    assert inconclusive(run(response=silence, logs=("", TRAP))) == BROKE_DOWN
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"error": "the answer could not be sent whole"}, "the answer could not be sent whole"),
+        ({"answered": None}, "it was not answered"),
+    ],
+)
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("variant", Variant)
+def test_an_exchange_with_the_upstream_that_broke_off_makes_its_cell_inconclusive(
+    variant: Variant, number: int, change: dict[str, Any], why: str
+) -> None:
+    attempts = [attempt(KLING, 1), attempt(KLING, 2)]
+    attempts[number - 1] = attempt(KLING, number, **change)
+    result = run(variant, journal_is={"attempts": tuple(attempts)})
+    assert (
+        inconclusive(result)
+        == f"the exchange of attempt {number} with the upstream broke off: {why}"
+    )
+    # It follows from what was recorded, so that nobody can take the reason out of the record.
+    without = msgspec.structs.replace(result.observation, fault="")
+    assert cells.conclude(KLING, CELL, variant, without, ADDRESS) == result

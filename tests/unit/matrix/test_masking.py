@@ -32,6 +32,7 @@ PLACES = {
     "a key's header": with_first(headers=(("authorization", f"Bearer {SECRET}"),)),
     "a header of another kind": with_first(headers=(("x-api-key", "plain-but-secret"),)),
     "a header's value": with_first(headers=(("x-debug", f"key {SECRET}"),)),
+    "the host": with_first(host=f"{SECRET}.example"),
     "the path": with_first(target=f"/v1/videos?key={SECRET}"),
     "the body": with_first(body=f'{{"x": "{SECRET}"}}'.encode()),
     "a body that is no text": with_first(body=b"\xff\x00" + SECRET.encode() + b"\xfe"),
@@ -69,6 +70,11 @@ def test_a_masked_body_has_the_digest_and_the_length_of_what_is_left() -> None:
 def test_what_holds_only_dummies_stays_as_it_is(mode: Mode) -> None:
     seen = right(KLING, mode)
     assert masking.masked(seen) == seen
+
+
+def test_what_broke_an_exchange_off_is_masked_too() -> None:
+    (first,) = masking.masked(with_first(error=f"got {SECRET}")).attempts
+    assert first.error == f"got {MASK}"
 
 
 def test_a_fault_s_sentence_is_masked_too() -> None:

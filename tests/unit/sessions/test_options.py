@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STEP_OPTIONS = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS, **UNIT_OPTIONS}
+MEANS_A_PATH = {"DIR", "FILE", "PATH", "KEY", "WHERE"}
 ALL = {**STEP_OPTIONS, **UNIT_SESSION_OPTIONS, **EVIDENCE_OPTIONS, **EVERYTHING_ELSE}
 
 
@@ -37,13 +38,14 @@ def refusal(*posargs: str) -> str:
     return str(caught.value)
 
 
-def nox(*argv: str) -> subprocess.CompletedProcess[str]:
+def nox(*argv: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     """A real nox on our own noxfile; quick, since it ends before anything is installed."""
     return subprocess.run(
         [sys.executable, "-m", "nox", "--no-venv", *argv],
         cwd=PROJECT,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"},
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
         timeout=60,
@@ -96,7 +98,22 @@ HELP = "; `nox -s unit -- --help` lists the options"
             ["--gateway", "nginx"],
             "argument --gateway: invalid choice: 'nginx' (choose from 'auto', 'higress', 'envoy')",
         ),
-        (["--evidence="], "argument --evidence: found '', expected a folder"),
+        (["--evidence="], "argument --evidence: found '', expected a path"),
+        (
+            ["--evidence=~nobody-of-this-name/x"],
+            (
+                "argument --evidence: found '~nobody-of-this-name/x', expected "
+                "~nobody-of-this-name to be a user's home on this machine; a file of that name is "
+                "./~nobody-of-this-name/x"
+            ),
+        ),
+        (
+            [f"--cases={'a' * 300}"],
+            (
+                f"argument --cases: found '{'a' * 300}', which cannot be followed (File name too "
+                "long); expected a path that can"
+            ),
+        ),
         *(
             (
                 [f"--repeat={bad}"],
@@ -121,6 +138,36 @@ def test_a_relative_evidence_folder_is_made_whole(
     assert parse("unit", ["--evidence", "~/ev"]).evidence == tmp_path.resolve() / "ev"
 
 
+PATHS = {
+    "--source",
+    "--fixed-patch",
+    "--envoy",
+    "--cases",
+    "--sign",
+    "--allowed-signers",
+    "--evidence",
+}
+
+
+def test_every_path_is_seen_from_the_folder_that_it_was_given_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert {flag for flag, settings in ALL.items() if settings.get("metavar") in MEANS_A_PATH} == (
+        PATHS | {"--plugin"}  # as seen from the repository's root
+    )
+    arguments = parse("verify", [*(f"{flag}=./x" for flag in PATHS), "a.zip"], there)
+    for flag in PATHS:
+        assert str(getattr(arguments, options._name(flag))) == str(there / "x")
+    assert arguments.path == there / "a.zip"
+    argv = forwarded(arguments, STEP_OPTIONS)
+    assert set(argv) == {f"{flag}={there / 'x'}" for flag in PATHS & {*STEP_OPTIONS}}
+    assert forwarded(parse("unit", argv, here), STEP_OPTIONS) == argv
+
+
 def test_what_is_left_at_its_default_is_not_handed_on() -> None:
     assert forwarded(parse("unit", []), STEP_OPTIONS) == []
     same = ["--source=reference", "--engine=auto", "--case=*", "--repeat=3"]
@@ -133,12 +180,12 @@ def test_values_are_handed_on_unharmed_each_as_one_argument() -> None:
         "--plugin": "plugins/x y",
         "--baseline-ref": "-dashed",
         "--fixed-ref": "v1^{commit}",
-        "--fixed-patch": "my patch.diff",
+        "--fixed-patch": "/my patch.diff",
         "--engine": "process",
         "--gateway": "envoy",
         "--gateway-image": "registry.example/a:b@sha256:1",
         "--envoy": "/opt/my envoy",
-        "--cases": "my cases",
+        "--cases": "/my cases",
         "--case": "kling-[it]*",
         "--repeat": "5",
     }
@@ -152,8 +199,8 @@ def test_values_are_handed_on_unharmed_each_as_one_argument() -> None:
 
 
 def test_only_a_step_s_own_options_are_handed_on() -> None:
-    arguments = parse("unit", ["--source=x", "--repeat=9", "--debug", "--keep", "--evidence=e"])
-    assert forwarded(arguments, SOURCE_OPTIONS) == ["--source=x"]
+    arguments = parse("unit", ["--source=/x", "--repeat=9", "--debug", "--keep", "--evidence=e"])
+    assert forwarded(arguments, SOURCE_OPTIONS) == ["--source=/x"]
     assert forwarded(arguments, MATRIX_OPTIONS) == ["--repeat=9"]
     assert options._FORWARDED.keys() == STEP_OPTIONS.keys()
 
@@ -180,6 +227,15 @@ def test_nox_does_not_take_a_misspelt_session_for_another() -> None:
     assert done.stderr.splitlines()[-1] == "nox > Sessions not found: runtime_baseline"
 
 
+def test_help_that_nobody_reads_is_a_success() -> None:
+    """As in ``nox ... | true``; Python itself would fail when it flushes at its end."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = nox("-s", "report", "--", "--help", stdout=writes)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "nox > Running session report\n")
+
+
 def test_nox_lists_the_options_of_a_session() -> None:
     done = nox("-s", "report", "--", "--help")
     assert done.returncode == 0
@@ -189,7 +245,7 @@ def test_nox_lists_the_options_of_a_session() -> None:
 
 def test_verify_takes_a_path_and_no_other_session_does() -> None:
     assert parse("verify", []).path is None
-    assert str(parse("verify", ["a b.zip"]).path) == "a b.zip"
+    assert str(parse("verify", ["/a b.zip"]).path) == "/a b.zip"
     with pytest.raises(UsageError, match=r"unrecognized arguments: b.zip;"):
         parse("verify", ["a.zip", "b.zip"])
     with pytest.raises(UsageError, match=r"unrecognized arguments: a.zip;"):
@@ -202,7 +258,7 @@ def test_a_key_and_a_file_of_signers_are_none_unless_named(option: str) -> None:
     assert getattr(parse("report", []), name) is None
     assert str(getattr(parse("report", [f"{option}=~/x"]), name)).endswith("/x")
     assert "~" not in str(getattr(parse("report", [f"{option}=~/x"]), name))
-    with pytest.raises(UsageError, match="found '', expected a file"):
+    with pytest.raises(UsageError, match="found '', expected a path"):
         parse("report", [f"{option}="])
 
 

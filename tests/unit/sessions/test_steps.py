@@ -48,6 +48,19 @@ def refuses(session):
 
 
 @nox.session(venv_backend="none")
+def misses_a_file(session):
+    with steps.ending_in_a_sentence(session):
+        open("gone")
+
+
+@nox.session(venv_backend="none")
+def waits_for_ctrl_c(session):
+    with steps.ending_in_a_sentence(session):
+        steps.run(session, "step.py", until_ctrl_c=True)
+    session.log("went on")
+
+
+@nox.session(venv_backend="none")
 def attempts(session):
     steps.attempt(session, "step.py")
     session.log("went on")
@@ -245,6 +258,79 @@ def test_a_step_that_is_only_attempted_is_told_and_does_not_decide(
     assert "nox > the Go source does not compile; expected it to; mend it\nnox > went on" in stderr
 
 
+def test_what_the_system_says_of_a_file_in_a_session_is_a_sentence_too(
+    nox: Callable[..., Nox],
+) -> None:
+    status, _, stderr = nox("", session="misses_a_file").end()
+    assert status == 1
+    assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1] == (
+        "nox > Session misses_a_file aborted: gone cannot be used (No such file or directory); "
+        "expected a path that is there and can be read and written; mend it, or see with --debug "
+        "where it is needed."
+    )
+
+
+def test_a_step_goes_on_to_its_end_when_nobody_reads_its_output_any_more(
+    nox: Callable[..., Nox],
+) -> None:
+    """As in ``nox ... | head -1``."""
+    running = nox(
+        """
+        import time
+        from pathlib import Path
+        print("the first line", flush=True)
+        while not Path("unread").exists():
+            time.sleep(0.02)
+        for number in range(10_000):
+            print("line", number, flush=True)
+        Path("finished").touch()
+        """
+    )
+    assert running.process.stdout is not None
+    assert running.process.stdout.readline() == "the first line\n"
+    running.process.stdout.close()
+    (running.folder / "unread").touch()
+    assert running.process.stderr is not None
+    stderr = running.process.stderr.read()
+    assert running.process.wait(PATIENCE_S) == 0
+    assert (running.folder / "finished").exists()
+    assert "Error" not in stderr
+    assert "nox > Session one was successful" in stderr
+
+
+def test_a_step_goes_on_to_its_end_when_nobody_reads_anything_any_more(
+    nox: Callable[..., Nox],
+) -> None:
+    """As in ``nox ... 2>&1 | head -1``: a failure is still seen from the status."""
+    running = nox(
+        """
+        import sys, time
+        from pathlib import Path
+        Path("started").touch()
+        while not Path("unread").exists():
+            time.sleep(0.02)
+        for number in range(1_000):
+            print("line", number, flush=True)
+            print("line", number, file=sys.stderr, flush=True)
+        Path("finished").touch()
+        sys.exit(7)
+        """
+    )
+    running.wait_for("started")
+    for stream in (running.process.stdout, running.process.stderr):
+        assert stream is not None
+        stream.close()
+    (running.folder / "unread").touch()
+    assert running.process.wait(PATIENCE_S) == 1
+    assert (running.folder / "finished").exists()
+
+
+def test_bytes_that_are_no_text_are_handed_on_as_they_are(nox: Callable[..., Nox]) -> None:
+    running = nox("import os; os.write(1, bytes([0xe2, 0x82])); os.write(1, bytes([0xac, 10]))")
+    assert running.end()[:2] == (0, "\N{EURO SIGN}\n")
+
+
 def test_what_a_step_says_is_shown_while_it_runs(nox: Callable[..., Nox]) -> None:
     running = nox(
         """
@@ -342,7 +428,7 @@ def test_clean_up_after_a_signal_finishes_and_nothing_is_left(
     status, _, stderr = running.end()
     assert (running.folder / "cleaned").exists()
     assert nothing_is_left(running.folder)
-    assert (running.folder / "signals").read_text() == f"{SIGNALS[name][1][0].name}\n"
+    assert (running.folder / "signals").read_text() == "SIGTERM\n"
     assert status == 130
     assert stderr.splitlines()[-1] == "nox > Session one interrupted."
 
@@ -366,3 +452,64 @@ def test_a_signal_that_was_ignored_from_the_start_stays_so(nox: Callable[..., No
     to_nox_alone(running, signal.SIGHUP)
     (running.folder / "seen").touch()
     assert running.end()[0] == 0
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.02, 0.1])
+def test_ctrl_c_while_a_step_is_being_started_shows_nothing_of_what_python_was_doing(
+    nox: Callable[..., Nox], after_s: float
+) -> None:
+    running = nox("import time; time.sleep(600)")
+    assert running.process.stderr is not None
+    for line in running.process.stderr:
+        if line == "nox > python step.py\n":
+            break
+    time.sleep(after_s)  # these moments are what is tried
+    to_the_group(running, signal.SIGINT)
+    status, _, stderr = running.end()
+    assert (status, stderr) == (130, "nox > Session one interrupted.\n")
+
+
+# Ends as `--keep` does: with the matrix's own verdict, once somebody has looked at the testbed.
+KEEPS = f"""\
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {str(PROJECT)!r})
+from wasm import terminal
+
+terminal.interrupts_clean_up()
+try:
+    Path("started").touch()
+    import time
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("error: one of two cells is not as declared", file=sys.stderr)
+    sys.exit(int(Path("verdict").read_text()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict", "ended"),
+    [
+        (signal.SIGINT, 0, (0, "was successful.")),
+        (signal.SIGINT, 1, (1, "aborted: one of two cells is not as declared.")),
+        (signal.SIGINT, 130, (130, "interrupted.")),
+        (signal.SIGTERM, 0, (130, "interrupted.")),
+    ],
+    ids=["held", "did not hold", "before its work was done", "not by Ctrl-C"],
+)
+def test_the_ctrl_c_that_a_step_waits_for_is_its_end_and_its_verdict_counts(
+    nox: Callable[..., Nox],
+    tmp_path: Path,
+    number: signal.Signals,
+    verdict: int,
+    ended: tuple[int, str],
+) -> None:
+    (tmp_path / "verdict").write_text(str(verdict))
+    running = nox(KEEPS, session="waits_for_ctrl_c")
+    running.wait_for("started")
+    to_the_group(running, number)
+    status, _, stderr = running.end()
+    last = re.sub(r" in .*", ".", stderr.splitlines()[-1])  # how long it took
+    assert (status, last.removeprefix("nox > Session waits_for_ctrl_c ")) == ended
+    assert ("nox > went on" in stderr) is (status == 0)

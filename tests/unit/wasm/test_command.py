@@ -47,6 +47,14 @@ def test_a_command_has_no_terminal_to_ask_at() -> None:
     assert command.run(["sh", "-c", "read line"]).status == 1
 
 
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    argv = ["sh", "-c", "sleep 300 & echo $! >child; wait"]
+    with pytest.raises(TimeoutError) as caught:
+        command.run(argv, cwd=tmp_path, limit_s=0.5)
+    assert caught.value.strerror == "no end within 0.5 s"
+    assert not alive(int((tmp_path / "child").read_text()))
+
+
 def test_a_program_that_is_not_there_is_told() -> None:
     with pytest.raises(FileNotFoundError):
         command.run(["no-such-program-anywhere"])

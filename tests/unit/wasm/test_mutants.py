@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,11 +16,14 @@ from wasm import mutants
 from wasm.errors import BuildError, SourceError
 from wasm.mutants import MUTANTS, Mutant, MutantRun
 from wasm.records import sha256_of
+from wasm.regression import Showing
 from wasm.retry_identity import RULES, fix
 from wasm.source import Request
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.unit.wasm.conftest import Checkout
 
 MUTANT = {mutant.id: mutant for mutant in MUTANTS}
 CHAT = "ApiNameChatCompletion"
@@ -160,6 +164,11 @@ def test_the_tests_kill_the_most_hidden_mutant_and_not_the_fix(
     killed, survives = found.mutants
     assert killed.killed_by == ["provider.TestRetryApiIdentityOfTheHelpersDefaultTransform"]
     assert survives.killed_by == []
+    assert (found.fix.id, found.fix.killed_by, found.fix.visible_at_runtime) == ("fix", [], False)
+    fix_patch, alive_patch = (
+        (tmp_path / "out" / each.patch).read_bytes() for each in (found.fix, survives)
+    )
+    assert fix_patch == alive_patch
     assert survives.passed == found.tests_of_the_fix == killed.passed + 1
     assert (killed.module_sha256, killed.killed_at_runtime) == (None, None)
     assert killed.places == {rule.id: 1 for rule in hidden.rules}
@@ -186,6 +195,76 @@ def test_a_mutant_that_does_not_compile_is_no_kill(monkeypatch: pytest.MonkeyPat
     assert str(refused.value).startswith("the mutant broken could not be tried: ")
     assert "not enough arguments in call to c.transformRequestHeadersAndBody" in (
         refused.value.detail
+    )
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_tests_that_do_not_compile_on_a_mutant_are_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It compiles itself, and is not built: only the tests of its helper find out.
+    takes_text = replace(RULES[0], rewrite={"HEADERS": "apiName any, $HEADERS"})
+    chat = [rule for rule in RULES[1:] if not rule.id.startswith("forward-to-")]
+    used = replace(RULES[1], rewrite={"API": "apiName.(ApiName)"})
+    broken = Mutant("broken", "its helper takes anything", (takes_text, used, *chat))
+    monkeypatch.setattr(mutants, "MUTANTS", (broken,))
+    monkeypatch.setattr(mutants, "FIX", Mutant("fix", "the fix itself", RULES))
+    with pytest.raises(BuildError) as refused:
+        mutants.run(Request(), lambda _: None)
+    assert str(refused.value).startswith(
+        "the mutant broken could not be tried: the regression tests could not be run (go test "
+        "ended with status 1): "
+    )
+    assert "/provider did not compile; expected each to end in pass or fail" in str(refused.value)
+
+
+def showing(passed: list[str], failed: list[str]) -> Showing:
+    return Showing(command=[], status=int(bool(failed)), passed=passed, failed=failed, skipped=[])
+
+
+ALL = ["TestRetryApiIdentity", "TestRetryApiIdentity/module/wasm/x", "provider.TestA/x"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "shown", "due"),
+    [
+        pytest.param(True, showing(ALL[:2], ALL[2:]), None, id="all of them"),
+        pytest.param(False, showing([ALL[0]], ALL[2:]), None, id="the module was not built"),
+        pytest.param(True, showing([ALL[0]], ALL[2:]), ALL[1], id="those of the module missing"),
+        pytest.param(False, showing([], ALL[:2]), ALL[2], id="one missing, another failing"),
+    ],
+)
+def test_a_mutant_is_killed_by_the_tests_of_the_fix_and_no_fewer(
+    shown: Showing, due: str | None, *, visible: bool
+) -> None:
+    mutant = Mutant("m", "", RULES, visible_at_runtime=visible)
+    if due is None:
+        mutants._refuse_fewer(mutant, shown, showing(ALL, []))
+        return
+    with pytest.raises(BuildError) as refused:
+        mutants._refuse_fewer(mutant, shown, showing(ALL, []))
+    assert str(refused.value) == (
+        "the mutant m could not be tried: 1 regression tests that pass on the fix did not run on "
+        f"it, first {due}; expected each to end in pass or fail"
+    )
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_a_source_that_the_fix_does_not_fit_is_refused_with_advice_that_can_be_taken(
+    checkout: Checkout,
+) -> None:
+    with pytest.raises(SourceError) as refused:
+        mutants.run(Request(source=str(checkout.path), plugin=checkout.plugin), print)
+    assert str(refused.value) == (
+        "extensions/tiny/provider holds no Go files, expected the package provider of the plugin; "
+        "name the plugin's folder by --source and --plugin"
+    )
+    for path, text in AFTER.items():
+        checkout.write(f"{checkout.plugin}/{path}", text)
+    checkout.commit()
+    with pytest.raises(SourceError) as fixed:
+        mutants.run(Request(source=str(checkout.path), plugin=checkout.plugin), print)
+    assert str(fixed.value).endswith(
+        "takes an ApiName; name a --baseline-ref that the built-in fix fits, which is what this "
+        "session is about"
     )
 
 

@@ -114,10 +114,10 @@ def test_its_description_states_scope_and_what_becomes_of_a_base_path(made: Made
     words = " ".join(description.split())
     assert "a retry is sent as POST whatever the method of its request" in words
     assert "Of neighbouring pull requests (4552, 3882) it has nothing." in words
-    assert (
-        "on this source the retry keeps it (/base/v1/videos/image2video?trace=1)." in words
-        or "on this source the retry keeps it (/base/v1/videos/text2video?trace=1)." in words
-    )
+    kept = [f"/base/v1/videos/{kind}?trace=1" for kind in ("text2video", "image2video")]
+    assert f"on this source the retry keeps it ({kept[0]} and {kept[1]})." in words
+    assert "The proposal is #4718." in words
+    assert "the content type of a retry is JSON, even where its body is a multipart form" in words
     assert f"Made from {PLUGIN}" in description
     assert "27 of them fail before and pass after, 19 pass before and after, and 7 need" in words
 
@@ -130,9 +130,64 @@ def test_its_record_names_the_very_bytes(made: Made) -> None:
     }
 
 
-def test_where_a_base_path_is_lost_the_description_says_so() -> None:
-    told = " ".join(patch._on_base_path({"/v1/videos/text2video": False}).split())
-    assert "on this source the retry goes to /v1/videos/text2video without it." in told
+TEXT, IMAGE = "/v1/videos/text2video", "/v1/videos/image2video"
+
+
+@pytest.mark.parametrize(
+    ("base_path", "kept", "lost"),
+    [
+        ({TEXT: False, IMAGE: False}, None, f"{TEXT} and {IMAGE}"),
+        ({TEXT: False, f"/base{IMAGE}": True}, f"/base{IMAGE}", TEXT),
+        ({f"/base{TEXT}": True}, f"/base{TEXT}", None),
+    ],
+)
+def test_what_becomes_of_a_base_path_is_said_of_each_kind_of_video(
+    base_path: dict[str, bool], kept: str | None, lost: str | None
+) -> None:
+    before = {"/base/v1/chat": True}
+    told = " ".join(patch._on_base_path(before, base_path).split())
+    assert ("Without this patch it went to /base/v1/chat." in told) is (lost is not None)
+    assert (f"on this source the retry keeps it ({kept})." in told) is (kept is not None)
+    assert (f"on this source the retry goes to {lost} without it." in told) is (lost is not None)
+    assert told.count("on this source") == sum(each is not None for each in (kept, lost))
+
+
+@pytest.mark.parametrize("told", [({}, {TEXT: False}), ({TEXT: False}, {})])
+def test_a_run_that_tells_nothing_of_a_base_path_makes_no_patch(
+    told: tuple[dict[str, bool], dict[str, bool]],
+) -> None:
+    with pytest.raises(BuildError) as refused:
+        patch._on_base_path(*told)
+    assert str(refused.value) == (
+        "no regression test told what becomes of a providerBasePath; expected a line of "
+        "TestRetryApiIdentityOfKlingWithABasePath for each kind of video; look at what it logs"
+    )
+
+
+ADVICE = "name a --baseline-ref that the built-in fix fits, which is what this session is about"
+
+
+@pytest.mark.parametrize(
+    ("found", "advice"),
+    [
+        ("no helper", "give the fix by --fixed-ref or --fixed-patch"),
+        ("fixed already; twice", "use --baseline-ref and --fixed-ref to compare two commits"),
+        ("a test", "give the fix together with its tests by --fixed-ref or --fixed-patch"),
+    ],
+)
+def test_no_option_is_advised_that_the_session_does_not_take(
+    tmp_path: Path, found: str, advice: str
+) -> None:
+    with pytest.raises(SourceError) as refused, patch.advised(tmp_path):
+        raise SourceError(f"{tmp_path}/provider: {found}; {advice}", detail="seen")
+    assert str(refused.value) == f"provider: {found}; {ADVICE}"
+    assert refused.value.detail == "seen"
+
+
+def test_advice_that_the_session_takes_stays_as_it_is() -> None:
+    with pytest.raises(SourceError) as refused, patch.advised():
+        raise SourceError("--fixed-ref was given; leave it out")
+    assert str(refused.value) == "--fixed-ref was given; leave it out"
 
 
 @pytest.mark.parametrize(
@@ -161,6 +216,7 @@ def test_a_source_that_the_fix_does_not_fit_leaves_no_patch(
     assert ended.status == 2
     assert ended.last_line.startswith("error: provider/failover.go:"), ended.stderr
     assert "already carries the fix for #4396" in ended.last_line
+    assert ended.last_line.endswith(f"takes an ApiName; {ADVICE}")
     assert not output.parent.exists()
 
 
@@ -173,6 +229,11 @@ def test_findings_are_the_same_wherever_they_are(tmp_path: Path) -> None:
     (tmp_path / "main.go").write_text(text.replace('import "fmt"', '\n\nimport "fmt"'))
     assert findings.vet(go, tmp_path) == before != frozenset()
     assert findings.unformatted(go, tmp_path) == {"main.go"}
+    again = text.replace('"x") }', '"x"); fmt.Printf("%d", "x") }')
+    (tmp_path / "main.go").write_text(again)
+    [new] = findings.vet(go, tmp_path) - before
+    [old] = before
+    assert new == f"{old} (2)"
     (tmp_path / "main.go").write_text("package main\n\nfunc main() {\n")
     with pytest.raises(BuildError, match=r"gofmt could not read the tree: .*main\.go"):
         findings.unformatted(go, tmp_path)

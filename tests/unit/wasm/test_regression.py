@@ -22,10 +22,11 @@ SIGNATURE = "provider/retry_api_identity_signature_test.go"
 def showing(**changes: Any) -> Showing:
     """What the tests show where all is right."""
     fields: dict[str, Any] = {"command": ["go", "test"], "status": 0, "failed": [], "skipped": []}
-    return Showing(**{**fields, "passed": ["TestA", "TestA/x", "TestA/x/y", "p.TestB"], **changes})
+    return Showing(**{**fields, "passed": ["TestA", "TestA/x", "TestA/x/y", CONTROL], **changes})
 
 
-BASELINE = showing(status=1, passed=["p.TestB"], failed=["TestA", "TestA/x", "TestA/x/y"])
+CONTROL = "p.TestB/openai/v1/chatcompletions"
+BASELINE = showing(status=1, passed=[CONTROL], failed=["TestA", "TestA/x", "TestA/x/y"])
 
 
 def test_only_those_that_need_behaviour_alone_are_laid_over_a_baseline() -> None:
@@ -79,9 +80,9 @@ def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_fails_before_and_passes_after_is_told_from_what_passes_on_both() -> None:
-    fixed = showing(passed=["TestA", "TestA/x", "TestA/x/y", "p.TestB", "p.TestC", "p.TestC/z"])
+    fixed = showing(passed=["TestA", "TestA/x", "TestA/x/y", CONTROL, "p.TestC", "p.TestC/z"])
     assert regression.compare(BASELINE, fixed) == Compared(
-        fail_to_pass=["TestA/x/y"], pass_to_pass=["p.TestB"], only_with_the_fix=["p.TestC/z"]
+        fail_to_pass=["TestA/x/y"], pass_to_pass=[CONTROL], only_with_the_fix=["p.TestC/z"]
     )
 
 
@@ -90,9 +91,9 @@ def test_what_fails_before_and_passes_after_is_told_from_what_passes_on_both() -
     [
         pytest.param(
             BASELINE,
-            showing(status=1, failed=["p.TestB"], output="it says"),
+            showing(status=1, failed=[CONTROL], output="it says"),
             BuildError,
-            "1 regression tests fail with the fix, first p.TestB; expected all to pass; "
+            f"1 regression tests fail with the fix, first {CONTROL}; expected all to pass; "
             "see the lines above",
             id="one fails with the fix",
         ),
@@ -114,11 +115,37 @@ def test_what_fails_before_and_passes_after_is_told_from_what_passes_on_both() -
         ),
         pytest.param(
             BASELINE,
-            showing(passed=["p.TestB"]),
+            showing(passed=[CONTROL]),
             BuildError,
             "3 regression tests did not run on both variants, first TestA; expected each to run: "
             "a test that is skipped proves nothing",
             id="some did not run",
+        ),
+        pytest.param(
+            BASELINE,
+            showing(passed=["TestA", "TestA/x", "TestA/x/y", "TestA/x/z", CONTROL]),
+            BuildError,
+            "1 regression tests did not run on both variants, first TestA/x/z; expected each to "
+            "run: a test that is skipped proves nothing",
+            id="a subtest that the baseline did not come to",
+        ),
+        pytest.param(
+            showing(status=1, passed=["TestA", "TestA/x", "TestA/x/y"], failed=[CONTROL]),
+            showing(),
+            SourceError,
+            "1 of 1 regression tests of what the defect leaves alone fail on the baseline, first "
+            f"{CONTROL}; expected Chat Completions and the health check to be right there; name a "
+            "--baseline-ref that has no more than the defect of #4396",
+            id="red for another reason",
+        ),
+        pytest.param(
+            showing(status=1, passed=[], failed=["TestA"]),
+            showing(passed=["TestA"]),
+            SourceError,
+            "0 of 0 regression tests of what the defect leaves alone fail on the baseline, first "
+            "there is none; expected Chat Completions and the health check to be right there; name "
+            "a --baseline-ref that has no more than the defect of #4396",
+            id="no control",
         ),
         pytest.param(
             showing(),
@@ -138,14 +165,20 @@ def test_what_proves_nothing_is_refused(
     assert str(refused.value) == sentence
 
 
-def plugin(folder: Path, test: str) -> Path:
-    """A plugin without dependencies, with one regression test of its own."""
+TEST = "provider.TestRetryApiIdentityOfX"
+FAILS_IN_MAIN = "func TestRetryApiIdentity(t *testing.T) { t.Error() }\n"
+
+
+def plugin(folder: Path, test: str, in_main: str = FAILS_IN_MAIN) -> Path:
+    """A plugin without dependencies, with regression tests of its own in both folders."""
     (folder / "provider").mkdir(parents=True)
     (folder / "go.mod").write_text("module tiny.example/plugin\n\ngo 1.24\n")
     (folder / "main.go").write_text("package main\n\nfunc main() {}\n")
+    (folder / "main_test.go").write_text(f'package main\n\nimport "testing"\n\n{in_main}')
     (folder / "provider/provider.go").write_text("package provider\n")
     (folder / "provider/p_test.go").write_text(
-        f'package provider\n\nimport (\n\t"os"\n\t"testing"\n)\n\n{test}'
+        'package provider\n\nimport (\n\t"os"\n\t"testing"\n\t"time"\n)\n\n'
+        f"var _, _ = os.Exit, time.Sleep\n\n{test}"
     )
     return folder
 
@@ -162,23 +195,145 @@ def test_what_they_showed_is_read_with_the_module_named(tmp_path: Path) -> None:
         "func TestOther(t *testing.T) { t.Fatal() }\n",
     )
     shown = regression.run(toolchain.locate(), tiny, "/the/module.wasm")
-    test = "provider.TestRetryApiIdentityOfX"
-    assert shown.failed == [test, f"{test}/fails"]
-    assert (shown.passed, shown.skipped) == ([f"{test}/passes"], [f"{test}/skips"])
+    assert shown.failed == ["TestRetryApiIdentity", TEST, f"{TEST}/fails"]
+    assert (shown.passed, shown.skipped) == ([f"{TEST}/passes"], [f"{TEST}/skips"])
     assert shown.base_path == {"/v1/x?trace=1": False}
     assert "/the/module.wasm" in shown.output
     assert shown.status == 1
+    assert shown.command == [
+        *("go", "test", "-json", "-count=1", "-timeout=10m", "-run=^TestRetryApiIdentity"),
+        *("-exec=python lossless.py", ".", "./provider"),
+    ]
     without = regression.run(toolchain.locate(), tiny, None)
     assert "/dev/null" in replace(without, seconds=0).output
 
 
+# What a Wasm guest does to the test program (wasm/lossless.py): from then on, whatever finds the
+# pipe to `go test` full is dropped. The reader is made to be late by far more than a pipe holds.
+FLOODS = """
+func TestRetryApiIdentityOfX(t *testing.T) {
+	syscall.SetNonblock(1, true)
+	for number := 0; number < 20000; number++ {
+		t.Run("n", func(t *testing.T) { t.Log(strings.Repeat("x", 200)) })
+	}
+}
+"""
+
+
 @pytest.mark.usefixtures("cache_folder")
-def test_tests_that_do_not_compile_are_no_failing_tests(tmp_path: Path) -> None:
-    tiny = plugin(tmp_path / "tiny", "func TestRetryApiIdentityOfX(t *testing.T) { nope() }\n")
+def test_no_result_is_lost_where_a_guest_makes_the_pipe_non_blocking(tmp_path: Path) -> None:
+    tiny = plugin(tmp_path / "tiny", "")
+    imports = 'import (\n\t"strings"\n\t"syscall"\n\t"testing"\n)\n'
+    (tiny / "provider/p_test.go").write_text(f"package provider\n\n{imports}{FLOODS}")
+
+    shown = regression.run(toolchain.locate(), tiny, None)
+
+    assert len(shown.passed) == 20_001
+    assert shown.failed == ["TestRetryApiIdentity"]
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_a_test_of_the_same_name_in_both_folders_is_two(tmp_path: Path) -> None:
+    same = "func TestRetryApiIdentity(t *testing.T) {}\n"
+    tiny = plugin(tmp_path / "tiny", same)
+    go_mod = (tiny / "go.mod").read_text()
+    (tiny / "go.mod").write_text(go_mod.replace("/plugin", "/plugin/provider"))
+
+    shown = regression.run(toolchain.locate(), tiny, None)
+
+    assert shown.passed == ["provider.TestRetryApiIdentity"]
+    assert shown.failed == ["TestRetryApiIdentity"]
+
+
+X = "func TestRetryApiIdentityOfX(t *testing.T) {{ {} }}\n"
+Y = "func TestRetryApiIdentityOfY(t *testing.T) {}\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "reason", "shown"),
+    [
+        pytest.param(X.format("nope()"), "did not compile", "undefined: nope", id="no Go"),
+        pytest.param(
+            X.format('t.Errorf("%d", "x")'), "did not compile", "wrong type string", id="vet"
+        ),
+        pytest.param(X.format('panic("boom")'), "ended in `panic: boom", "panic: boom", id="panic"),
+        pytest.param(
+            Y + X.format('panic("boom")'),
+            "ended in `panic: boom",
+            "panic: boom",
+            id="panic at last",
+        ),
+        pytest.param(
+            X.format('go panic("boom"); time.Sleep(time.Minute)'),
+            "ended in `panic: boom",
+            "panic: boom",
+            id="a panic elsewhere",
+        ),
+        pytest.param(
+            X.format("") + 'func TestMain(m *testing.M) { panic("boom") }\n',
+            "ended in `panic: boom",
+            "panic: boom",
+            id="a panic in TestMain",
+        ),
+        pytest.param(
+            X.format("") + "func TestMain(m *testing.M) { m.Run(); os.Exit(1) }\n",
+            "failed, and no test of it did",
+            "FAIL",
+            id="a TestMain that fails",
+        ),
+        pytest.param(
+            X.format("") + "func TestMain(m *testing.M) { os.Exit(0) }\n",
+            " did not run to its end",
+            "",
+            id="a TestMain that runs nothing",
+        ),
+        pytest.param(
+            X.format("os.Exit(3)") + Y,
+            "ended in the middle of TestRetryApiIdentityOfX",
+            "",
+            id="an exit",
+        ),
+        pytest.param(
+            X.format("time.Sleep(time.Minute)"),
+            "ended in `panic: test timed out after 2s`",
+            "panic: test timed out after 2s",
+            id="a time-out",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("cache_folder")
+def test_what_is_no_failing_test_is_not_red(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, reason: str, shown: str
+) -> None:
+    monkeypatch.setattr(regression, "_TIMEOUT", "2s")
+    tiny = plugin(tmp_path / "tiny", test)  # the test in main fails, as one should
+
+    with pytest.raises(BuildError) as refused:
+        regression.run(toolchain.locate(), tiny, None)
+
+    head = "the regression tests could not be run (go test ended with status 1): "
+    assert str(refused.value).startswith(
+        f"{head}tiny.example/plugin/provider {reason}".replace("  ", " ")
+    )
+    assert str(refused.value).endswith(
+        "; expected each to end in pass or fail, since what is not run shows nothing; see the "
+        "lines above"
+    )
+    assert shown in refused.value.detail
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_a_folder_without_a_regression_test_shows_nothing(tmp_path: Path) -> None:
+    tiny = plugin(tmp_path / "tiny", "func TestOther(t *testing.T) {}\n")
     with pytest.raises(BuildError) as refused:
         regression.run(toolchain.locate(), tiny, None)
     assert str(refused.value) == (
-        "the regression tests could not be run (go test ended with status 1); expected them to "
-        "compile in the plugin's tree; see the lines above"
+        "Go finds no regression test in ./provider of the plugin's folder; expected those that "
+        "were laid there; see what `go list ./...` says in it"
     )
-    assert "undefined: nope" in refused.value.detail
+
+
+def test_those_of_the_module_are_told_from_others() -> None:
+    names = ["TestRetryApiIdentity/module", "TestRetryApiIdentity/module/wasm"]
+    others = ["TestRetryApiIdentity", "TestRetryApiIdentity/native", "provider.TestX/module"]
+    assert [name for name in (*names, *others) if regression.is_of_the_module(name)] == names

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import repository
+from wasm import git, repository
 from wasm.errors import SourceError
 
 if TYPE_CHECKING:
@@ -305,6 +305,88 @@ def test_a_git_that_another_git_started_reads_the_repository_that_was_named(
     assert len(as_it_lies(checkout)) == 2
 
 
+# A ref that names no commit, or not one -----------------------------------------------------------
+
+
+def commit_of(checkout: Checkout, ref: str) -> str:
+    with repository.opened(checkout.path) as found:
+        return found.commit(ref)
+
+
+def test_a_name_of_two_commits_is_ambiguous_whatever_git_itself_would_take(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    checkout.git("tag", "v1")
+    checkout.write("elsewhere/notes.txt", "the next commit\n")
+    checkout.commit()
+    checkout.git("branch", "v1")
+    checkout.git("config", "core.warnAmbiguousRefs", "false")
+    checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "remote.git"))
+    url = (tmp_path / "remote.git").as_uri()
+
+    def fetch() -> None:
+        with repository.fetched(url, "v1", checkout.plugin):
+            pass
+
+    for told, name in (
+        (sentence_of(lambda: commit_of(checkout, "v1")), "checkout"),
+        (sentence_of(fetch), url),
+    ):
+        assert told == (
+            f"the ref 'v1' is ambiguous in {name}; expected the name of one commit; write "
+            "refs/heads/v1 for the branch, refs/tags/v1 for the tag, or a commit's full name"
+        )
+    assert commit_of(checkout, "refs/tags/v1") == checkout.git("rev-parse", "HEAD~1")
+    assert commit_of(checkout, "refs/heads/v1") == checkout.git("rev-parse", "HEAD")
+
+
+def test_a_ref_that_a_shallow_clone_lacks_is_told_with_the_way_to_get_it(
+    checkout: Checkout, tmp_path: Path, make_checkout: MakeCheckout
+) -> None:
+    checkout.write("elsewhere/notes.txt", "the next commit\n")
+    checkout.commit()
+    shallow = make_checkout(tmp_path / "other")
+    shallow.git("clone", "--quiet", "--depth=1", checkout.path.as_uri(), str(tmp_path / "shallow"))
+
+    def open_it() -> None:
+        with repository.opened(tmp_path / "shallow") as found:
+            found.commit("HEAD~1")
+
+    # Its remote is a path of this machine: it is named by its folder.
+    assert sentence_of(open_it) == (
+        "unknown ref 'HEAD~1' in shallow, a shallow clone; expected a branch, tag or commit that "
+        "is in this repository; fetch it first, with `git fetch --unshallow`, or name another"
+    )
+
+
+def test_a_url_of_an_empty_repository_is_told_so(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "empty.git")], check=True)
+    url = (tmp_path / "empty.git").as_uri()
+
+    def fetch() -> None:
+        with repository.fetched(url, "HEAD", "p"):
+            pass
+
+    assert sentence_of(fetch) == (
+        f"HEAD names no commit in {url} (an empty repository?); expected one to take the plugin "
+        "from; commit it, or name a commit with --baseline-ref"
+    )
+
+
+def test_a_repository_of_another_user_is_told_with_what_makes_git_read_it(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = "GIT_TEST_ASSUME_DIFFERENT_OWNER"  # git's own, for its tests
+    monkeypatch.setattr("wasm.git._KEPT", (*git._KEPT, variable))
+    monkeypatch.setenv(variable, "true")
+
+    assert sentence_of(lambda: commit_of(checkout, "HEAD")) == (
+        f"the git repository at --source {checkout.path} is another user's, so git does not read "
+        "it; expected one of yours, or one that you trust; run `git config --global --add "
+        f"safe.directory {checkout.path}`, then the same command again"
+    )
+
+
 # A remote ---------------------------------------------------------------------------------------
 
 
@@ -499,6 +581,60 @@ def test_a_download_that_breaks_off_is_told_and_the_next_run_succeeds(
     assert server.connections == len(limits)
     assert list((cache_folder / "work").iterdir()) == []
     assert fetch() == 3
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """Where a connection is taken, and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}/x.git"
+
+
+@pytest.mark.parametrize(
+    ("ref", "told"),
+    [
+        (
+            "main",
+            (
+                "cannot reach {url}: no end within 0.5 s; expected a git repository that answers; "
+                "check the URL and the network, then run the same command again"
+            ),
+        ),
+        (
+            "0" * 40,
+            (
+                "the download of '{ref}' from {url} broke off: no end within 0.5 s; expected a git "
+                "repository that answers to the end; check the network, then run the same command "
+                "again"
+            ),
+        ),
+    ],
+    ids=["a name", "a full name"],
+)
+def test_a_url_that_stays_mute_is_left_within_the_limit(
+    cache_folder: Path, mute: str, monkeypatch: pytest.MonkeyPatch, ref: str, told: str
+) -> None:
+    monkeypatch.setattr(repository, "_LISTING_S", 0.5)
+    monkeypatch.setattr(repository, "_DOWNLOAD_S", 0.5)
+
+    def fetch() -> None:
+        with repository.fetched(f"git://{mute}", ref, "p"):
+            pass
+
+    assert sentence_of(fetch) == told.format(url=f"git://{mute}", ref=ref)
+    assert list((cache_folder / "work").iterdir()) == []
+
+
+def test_over_http_git_itself_leaves_a_url_that_stays_mute(
+    mute: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(git._QUIET, "http.lowSpeedTime", "1")
+
+    def fetch() -> None:
+        with repository.fetched(f"http://{mute}", "main", "p"):
+            pass
+
+    assert sentence_of(fetch).startswith(f"cannot reach http://{mute}: fatal: unable to access ")
 
 
 def test_a_url_that_refuses_is_told_without_its_credentials(cache_folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -481,16 +482,17 @@ def test_the_fix_for_4396_refuses_a_tree_it_does_not_know(checkout: Checkout) ->
         (
             "--source ~nobody-of-this-name/x",
             (
-                "no folder at --source ~nobody-of-this-name/x; expected a git checkout, a git "
-                "URL, or `reference`"
+                "argument --source: found '~nobody-of-this-name/x', expected ~nobody-of-this-name "
+                "to be a user's home on this machine; a file of that name is "
+                "./~nobody-of-this-name/x; `python -m wasm build --help` lists what there is"
             ),
         ),
         (
             "--source {tmp}/empty",
             (
                 "no git repository at --source {tmp}/empty; expected a checkout made with git "
-                "clone; git said: fatal: not a git repository (or any of the parent directories):"
-                " .git"
+                "clone, not an archive that was unpacked; git said: fatal: not a git repository "
+                "(or any of the parent directories): .git"
             ),
         ),
         (
@@ -552,8 +554,23 @@ def test_the_fix_for_4396_refuses_a_tree_it_does_not_know(checkout: Checkout) ->
         (
             "--source {tmp}/commitless",
             (
-                "unknown ref 'HEAD' in commitless; expected a branch, tag or commit that is in "
-                "this repository; fetch it first, or name another"
+                "HEAD names no commit in commitless (an empty repository?); expected one to take "
+                "the plugin from; commit it, or name a commit with --baseline-ref"
+            ),
+        ),
+        (
+            "--source {tmp}/checkout --plugin extensions/tiny --fixed-patch {tmp}/pipe",
+            (
+                "--fixed-patch {tmp}/pipe cannot be read (Not a regular file); expected a patch as "
+                "`git diff` writes it; check the path"
+            ),
+        ),
+        (
+            "--source {tmp}/checkout/elsewhere",
+            (
+                "no folder plugins/wasm-go/extensions/ai-proxy in checkout, the git repository "
+                "around {tmp}/checkout/elsewhere, at HEAD; expected the plugin's folder as seen "
+                "from the repository's root; name it with --plugin"
             ),
         ),
     ],
@@ -563,6 +580,7 @@ def test_bad_input_is_one_sentence_with_status_2_and_nothing_left(
     run_wasm: RunWasm, tmp_path: Path, cache_folder: Path, arguments: str, sentence: str
 ) -> None:
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     subprocess.run(["git", "init", "--quiet", str(tmp_path / "commitless")], check=True)
     record = tmp_path / "out" / "record.json"
 

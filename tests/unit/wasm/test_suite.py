@@ -177,6 +177,86 @@ def test_what_did_not_run_to_its_end_is_named(lines: list[bytes], missing: list[
     assert (f"{len(missing)} missing, " in suite.summary) is bool(missing)
 
 
+def test_a_package_whose_tests_were_all_skipped_ran_none() -> None:
+    suite = suite_of(
+        event("pass", "TestA"),
+        event("skip", "TestB", package="q"),
+        declared={"p": ("TestA",), "q": ("TestB",)},
+    )
+
+    assert suite.missing == ["q"]
+    assert suite.problem == "1 did not run that should have, first q"
+
+
+@pytest.mark.parametrize(
+    ("lines", "broken"),
+    [
+        pytest.param([event("fail", "TestA"), event("fail")], {}, id="a failing test"),
+        pytest.param([event("pass", "TestA"), event("pass")], {}, id="all pass"),
+        pytest.param(
+            [event("pass", "TestA"), event("fail")],
+            {"p": "failed, and no test of it did"},
+            id="failed after its tests",
+        ),
+        pytest.param(
+            [event("fail", "TestA"), event("run", "TestB"), event("fail")],
+            {"p": "ended in the middle of TestB"},
+            id="ended",
+        ),
+        pytest.param(
+            [
+                event("fail", "TestA"),
+                event("output", "TestA", "panic: bo"),
+                event("output", "TestA", "om\n"),
+                event("fail"),
+            ],
+            {"p": "ended in `panic: boom`"},
+            id="a panic, in two parts",
+        ),
+        pytest.param(
+            [
+                event("fail", "TestA"),
+                event("output", "TestA", "    a_test.go:3: panic: not one\n"),
+                event("fail"),
+            ],
+            {},
+            id="a test that says panic",
+        ),
+        pytest.param(
+            [
+                event("fail", "TestA", package="q"),
+                event("fail", package="q"),
+                json.dumps({"Action": "fail", "Package": "p", "FailedBuild": "d"}).encode(),
+            ],
+            {"p": "did not compile"},
+            id="what it imports does not compile",
+        ),
+    ],
+)
+def test_a_package_that_failed_by_more_than_failing_tests_is_told_from_others(
+    lines: list[bytes], broken: dict[str, str]
+) -> None:
+    reading = Reading()
+    for line in lines:
+        reading.take(line)
+
+    assert reading.broken() == broken
+
+
+def test_a_time_out_is_shown_from_where_it_struck() -> None:
+    suite = suite_of(
+        event("run", "TestA"),
+        event("run", "TestA/x"),
+        event("output", "TestA/x", "panic: test timed out after 2s\n"),
+        event("output", "TestA/x", "\trunning tests:\n"),
+        event("fail"),
+        status=1,
+    )
+
+    assert suite.problem == "it ended with status 1"
+    assert suite.output == "panic: test timed out after 2s\n\trunning tests:"
+
+
 def test_a_package_given_without_tests_has_to_have_run_some() -> None:
     declared: dict[str, tuple[str, ...]] = {"p": ("TestA",), "gone": ()}
 

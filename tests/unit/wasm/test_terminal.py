@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -51,6 +52,52 @@ def test_the_traceback_is_shown_when_it_is_asked_for_and_the_sentence_still_come
 
     assert done.stderr.startswith("Traceback (most recent call last):\n")
     assert done.stderr.endswith("\nerror: wrong\n")
+
+
+def test_what_the_system_says_of_a_file_is_a_sentence() -> None:
+    done = ended("terminal.finish(lambda: open('/nowhere'))")
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: /nowhere cannot be used (No such file or directory); expected a path that is there "
+        "and can be read and written; mend it, or see with --debug where it is needed\n"
+    )
+
+
+def test_output_that_nobody_reads_any_more_ends_a_step_in_a_sentence() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    for code in ("print('x')", "print('x', flush=True)"):
+        done = subprocess.run(
+            [sys.executable, "-c", f"from wasm import terminal\nterminal.finish(lambda: {code})"],
+            cwd=PROJECT,
+            check=False,
+            stdout=writes,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+        )
+        assert (done.returncode, done.stderr) == (
+            141,
+            "error: nobody reads the output any more; expected that to its end; run it again\n",
+        )
+    os.close(writes)
+
+
+@pytest.mark.parametrize(
+    ("actions", "shown"),
+    [
+        ("true", "::error title=gateway-proof::50%25 of%0D%0Athe cells%253A failed\n"),
+        ("", ""),
+        ("false", ""),
+    ],
+)
+def test_a_sentence_is_annotated_where_github_runs_us_escaped_as_it_reads_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], actions: str, shown: str
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", actions)
+    terminal.annotate("50% of\r\nthe cells%3A failed")
+    assert capsys.readouterr().out == shown
 
 
 def test_each_kind_of_error_ends_with_status_2() -> None:

@@ -238,3 +238,14 @@ def test_a_machine_without_go_or_git_gets_a_sentence(
 
     assert (ended.status, ended.stdout, ended.stderr) == (2, "", f"error: {sentence}\n")
     assert list(cache_folder.glob("work/*")) == []
+
+
+@pytest.mark.parametrize("value", ["off", "a/folder"])
+def test_a_build_cache_that_go_would_refuse_is_named(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("GOCACHE", value)
+    assert refusal() == (
+        "GOCACHE is off, or no absolute path; expected the folder without which Go builds nothing; "
+        "unset it, or name one"
+    )

@@ -1,29 +1,32 @@
-"""A run's logs, held against its cells: what gateway and upstream tell of the same requests."""
+"""A run's logs, held against its cells: what gateway and upstream tell of the same requests.
+
+A session looks at them as soon as its gateway has stopped, `verify` whenever it is asked to.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from containers.envoy_config import UPSTREAM_CLUSTER
-from sessions.evidence.verification.differences import differences
+from sessions.evidence.differences import differences
+from sessions.matrix import breakdowns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from containers.exchange import Attempt
+    from sessions.evidence.recorded import Recorded
     from sessions.evidence.verification.findings import Check
-    from sessions.evidence.verification.reading import Side
     from sessions.matrix.cells import Result
 
-ACCESS, UPSTREAM, STATS, CLUSTERS = (
-    f"logs/{name}" for name in ("access.log", "upstream.log", "stats.txt", "clusters.txt")
+ACCESS, UPSTREAM, STATS, CLUSTERS, GATEWAY = (
+    f"logs/{name}"
+    for name in ("access.log", "upstream.log", "stats.txt", "clusters.txt", "gateway.log")
 )
-JUNIT = "junit.xml"
 _TOTAL = ".upstream_rq_total"
 # Go's %q writes what Python reads (containers/upstream/model.go, end).
 _MODEL = re.compile(
@@ -33,7 +36,7 @@ _MODEL = re.compile(
 )
 
 
-def access_log(side: Side) -> Check:
+def access_log(side: Recorded) -> Check:
     """Each request that was sent has one line, in order, and each line has its request.
 
     A gateway that was killed takes the lines along that it had not written yet.
@@ -81,7 +84,7 @@ def _access_row(row: dict[str, Any], result: Result) -> dict[str, Any]:
     return row | wanted
 
 
-def upstream_log(side: Side) -> Check:
+def upstream_log(side: Recorded) -> Check:
     """Each attempt of the journal has one line, in order, and each line has its attempt."""
     rows = [line for line in side.text(UPSTREAM).splitlines() if " model " in line]
     attempts = [attempt for result in side.results for attempt in result.attempts]
@@ -139,7 +142,7 @@ def _attempt_row(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def routing(side: Side) -> Check:
+def routing(side: Recorded) -> Check:
     """Every attempt arrived at the mock, and the gateway's only cluster with traffic is the mock's.
 
     Where the gateway ended before its time its counts are not there, and the run is not whole.
@@ -170,7 +173,7 @@ def routing(side: Side) -> Check:
     return f"{len(attempts)} attempts arrived at {address}; no other cluster had traffic"
 
 
-def _listeners(side: Side, stats: dict[str, int]) -> Iterator[str]:
+def _listeners(side: Recorded, stats: dict[str, int]) -> Iterator[str]:
     """Each listener got the requests of its case, and no others."""
     for case in side.run.cases:
         sent = sum(result.cell.case == case.name for result in side.results)
@@ -179,7 +182,7 @@ def _listeners(side: Side, stats: dict[str, int]) -> Iterator[str]:
             yield f"the gateway's listener {case.name} got {got} requests, and {sent} were sent"
 
 
-def _clusters(side: Side) -> Iterator[str]:
+def _clusters(side: Recorded) -> Iterator[str]:
     for line in side.text(CLUSTERS).splitlines():
         name, _, rest = line.partition("::")
         where = rest.partition("::")[0]
@@ -194,39 +197,47 @@ def _stats(text: str) -> dict[str, int]:
     return {name: int(number) for name, number in rows if number.isascii() and number.isdigit()}
 
 
-def junit(side: Side) -> Check:
-    """The report of pytest has a test for each cell, and the same outcome."""
-    if JUNIT not in side.run.files:
-        return "none was made"
-    text = side.text(JUNIT)
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        yield f"{JUNIT} declares entities"
-        return ""
-    # Entities are refused above: nothing can be expanded or fetched.
-    tests = {
-        _cell_of(case.get("name", "")): [part.tag for part in case]
-        for case in ET.fromstring(text).iter("testcase")  # noqa: S314
-    }
-    for result in side.results:
-        outcome = tests.pop(result.cell.id, None)
-        wanted = _outcome(result)
-        if (
-            outcome is None
-            or not {*outcome} >= {*wanted}
-            or ("failure" in outcome) != ("failure" in wanted)
-        ):
-            yield f"{JUNIT} has {outcome} for {result.cell.id}, expected {wanted}"
-    if tests and not side.run.failure:
-        yield f"{JUNIT} has tests that no cell has: {', '.join(tests)}"
-    return f"{len(side.results)} tests, each with its cell's outcome"
+def gateway_log(side: Recorded) -> Check:
+    """The gateway's log says of no trap, no panic and no VM that failed.
+
+    Where a cell already tells of one, the run is not whole.
+    """
+    text = side.text(GATEWAY)
+    line = breakdowns.first(text)
+    if line and side.whole:
+        yield breakdowns.said_by(line)
+    lines = len(text.splitlines())
+    return f"{lines} lines, no breakdown" if not line else f"{lines} lines; the run is not whole"
 
 
-def _cell_of(name: str) -> str:
-    return name.partition("[")[2].removesuffix("]")
+def unreconciled(side: Recorded) -> str:
+    """Say, with the figures, what gateway, mock and cells tell otherwise of a run; else nothing."""
+    try:
+        for check in (gateway_log, routing, upstream_log, access_log):
+            problem = next(check(side), "")
+            if problem:
+                break
+        else:
+            return ""
+        figures = _figures(side)
+    except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        problem, figures = f"the logs cannot be read: {error}", ""
+    return (
+        f"what was seen does not add up: {problem}{figures}; expected gateway, "
+        "mock and cells to tell of the same requests, and no breakdown; see logs/ of this run, and "
+        "run it again"
+    )
 
 
-def _outcome(result: Result) -> Sequence[str]:
-    """A cell that failed as declared is an expected failure, which JUnit calls skipped."""
-    if not result.as_declared:
-        return ["failure"]
-    return ["skipped"] if result.must_fail else []
+def _figures(side: Recorded) -> str:
+    stats = _stats(side.text(STATS))
+    counted = stats.get(f"cluster.{UPSTREAM_CLUSTER}{_TOTAL}", 0)
+    listened = sum(stats.get(f"http.{c.name}.downstream_rq_total", 0) for c in side.run.cases)
+    told = sum(" model " in line for line in side.text(UPSTREAM).splitlines())
+    seen = sum(len(result.attempts) for result in side.results)
+    lines = len(side.text(ACCESS).splitlines())
+    return (
+        f" (to the mock: the gateway counts {counted} requests, the mock's log has {told}, the "
+        f"cells have {seen}; from the client: {len(side.results)} were sent, the gateway counts "
+        f"{listened}, the access log has {lines})"
+    )

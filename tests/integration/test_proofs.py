@@ -1,0 +1,314 @@
+"""Sessions as a user starts them: nox itself, in a folder of the user's own, on this project."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from sessions import proofs
+from tests.integration.running import MATRIX, PROJECT, ours, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.timeout(120)
+
+INTERRUPTED = "interrupted before the matrix was done; expected it to run to its end; run it again"
+ONE = ("--engine=process", "--gateway=envoy", "--case=openai-chat", "--repeat=1")
+# What the sandbox of a test has: no environment of nox's is made, ours is the session's.
+NOX = (sys.executable, "-m", "nox", "-f", str(PROJECT / "noxfile.py"), "--no-venv", "--no-install")
+
+
+class Ended:
+    """How nox ended; ``last`` is the last line that was shown, without the time it took."""
+
+    def __init__(self, status: int, stdout: str, stderr: str) -> None:
+        self.status, self.stdout, self.stderr = status, stdout, stderr
+        self.last = re.sub(r" \(took [^)]*\)\.$", ".", stderr.rstrip("\n").splitlines()[-1])
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """The folder that the user stands in."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def start(here: Path) -> Callable[..., subprocess.Popen[str]]:
+    def started(*argv: str, **env: str) -> subprocess.Popen[str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "GITHUB_"))}
+        clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
+        return subprocess.Popen(
+            [*NOX, *argv],
+            cwd=here,
+            env={**clean, "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+
+    return started
+
+
+@pytest.fixture
+def nox(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., Ended]:
+    def run(*argv: str, **env: str) -> Ended:
+        with start(*argv, **env) as process:
+            stdout, stderr = process.communicate(timeout=60)
+        return Ended(process.returncode, stdout, stderr)
+
+    return run
+
+
+def aborted(session: str, sentence: str) -> str:
+    return f"nox > Session {session} aborted: {sentence}."
+
+
+def said_once(ended: Ended, sentence: str) -> bool:
+    """Whether a sentence is the end of all that is shown, and is nowhere else."""
+    told = ended.stdout + ended.stderr
+    noise = ("Traceback", "Exit:", "_pytest", "INTERNALERROR", "no tests ran")
+    return told.count(sentence) == 1 and not any(word in told for word in noise)
+
+
+# --- What ends before anything is run ------------------------------------------------------------
+
+
+def test_a_bad_option_is_one_sentence(nox: Callable[..., Ended], here: Path) -> None:
+    ended = nox("-s", "runtime-baseline", "--", "--repeat=0")
+    assert ended.status == 1
+    assert ended.stderr.splitlines() == [
+        "nox > Running session runtime-baseline",
+        ended.stderr.splitlines()[-1],
+    ]
+    assert ended.last == aborted(
+        "runtime-baseline",
+        "argument --repeat: found '0', expected a whole number from 1; `nox -s runtime-baseline -- "
+        "--help` lists the options",
+    )
+    assert list(here.iterdir()) == []
+
+
+def test_help_is_shown_and_nothing_is_run(nox: Callable[..., Ended], here: Path) -> None:
+    ended = nox("-s", "runtime-fixed", "--", "--help")
+    assert (ended.status, ended.stderr) == (0, "nox > Running session runtime-fixed\n")
+    assert ended.stdout.startswith("usage: nox -s runtime-fixed -- ")
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ["--cases=nowhere"],
+            (
+                "no cases in {here}/nowhere (No such file or directory); expected *.toml files as "
+                "in sessions/matrix/cases; name their folder with --cases"
+            ),
+        ),
+        (
+            ["--envoy=./nowhere"],
+            (
+                "no Envoy at {here}/nowhere; expected a program that can be run; name one with "
+                "--envoy, or leave that out to take the one from PyPI"
+            ),
+        ),
+        (
+            ["--source=nowhere"],
+            (
+                "no folder at --source {here}/nowhere; expected a git checkout, a git URL, or "
+                "`reference`"
+            ),
+        ),
+        (
+            ["--gateway=higress"],
+            (
+                "--gateway higress runs an image, which --engine process cannot; expected --engine "
+                "docker with it, or --gateway envoy; change one of them"
+            ),
+        ),
+    ],
+    ids=["cases", "envoy", "source", "gateway"],
+)
+def test_what_is_not_there_is_one_sentence_once_as_seen_from_where_the_user_stands(
+    nox: Callable[..., Ended], here: Path, options: list[str], sentence: str
+) -> None:
+    ended = nox("-s", "runtime-baseline", "--", *ONE, *options, "--evidence=ev")
+    sentence = sentence.format(here=here)
+    assert ended.status == 1
+    assert ended.last == aborted("runtime-baseline", sentence)
+    assert said_once(ended, sentence), ended.stdout + ended.stderr
+    assert list((here / "ev" / "runs").iterdir()) == []
+
+
+def test_a_failure_is_annotated_where_github_runs_us(nox: Callable[..., Ended], here: Path) -> None:
+    argv = ("-s", "runtime-baseline", "--", *ONE, "--cases=100%", "--evidence=ev")
+    ended = nox(*argv, GITHUB_ACTIONS="true")
+    assert ended.status == 1
+    assert ended.stdout == (
+        f"::error title=gateway-proof::no cases in {here}/100%25 (No such file or directory); "
+        "expected *.toml files as in sessions/matrix/cases; name their folder with --cases\n"
+    )
+
+
+# --- Evidence that cannot be kept, or does not hold ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (
+            "latest",
+            (
+                "{here}/ev/latest cannot be replaced or written to (Not a directory); expected "
+                "what we make there or nothing; move it away, or name another folder with "
+                "--evidence"
+            ),
+        ),
+        (
+            "runs",
+            (
+                "no folder can be made in {here}/ev/runs (Not a directory); expected one that can "
+                "be written to; name another with --evidence"
+            ),
+        ),
+    ],
+)
+def test_a_file_in_the_way_of_evidence_is_named_before_anything_is_run(
+    nox: Callable[..., Ended], here: Path, path: str, sentence: str
+) -> None:
+    (here / "ev").mkdir()
+    (here / "ev" / path).write_text("mine")
+    ended = nox("-s", "runtime-baseline", "--", *ONE, "--evidence=ev")
+    assert ended.status == 1
+    assert ended.last == aborted("runtime-baseline", sentence.format(here=here))
+    assert "nox > python -m pytest" not in ended.stderr
+    assert (here / "ev" / path).read_text() == "mine"
+
+
+def test_a_broken_bundle_is_refused_as_seen_from_where_the_user_stands(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    (here / "bundle").mkdir()
+    (here / "bundle" / "comparison.json").write_text("{")
+    ended = nox("-s", "verify", "--", "bundle")
+    assert ended.status == 1
+    assert ended.last.startswith("nox > Session verify aborted: ")
+    assert f"nox > python -m sessions.evidence verify {here / 'bundle'}\n" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+WARNS = """
+import sys, warnings, pytest
+
+class Library:
+    def pytest_collection_modifyitems(self):
+        warnings.warn("use another name", DeprecationWarning)
+
+raise SystemExit(pytest.main(sys.argv[1:], plugins=[Library()]))
+"""
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["our own tests", "a user's session"])
+def test_a_library_s_warning_fails_our_own_tests_and_no_session_of_a_user_s(
+    tmp_path: Path, *, ours: bool
+) -> None:
+    matrix = (MATRIX if ours else proofs._PYTEST)[2:]
+    argv = [*matrix, "--variant=fixed", f"--run-dir={tmp_path}", "--collect-only"]
+    done = subprocess.run(
+        [sys.executable, "-c", WARNS, *argv],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ("DeprecationWarning: use another name" in done.stdout) is ours
+    assert ("INTERNALERROR" in done.stdout) is ours
+    assert "tests/runtime/test_matrix.py: 18" in done.stdout
+
+
+# --- Runs ----------------------------------------------------------------------------------------
+
+
+def test_a_fixed_run_beside_a_baseline_that_failed_in_the_same_command_proves_nothing(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    """The control alone: on the baseline nothing had to fail, so nothing was reproduced.
+
+    The folder's name holds what pytest would take for a variable, and for a home.
+    """
+    ended = nox("-s", "runtime-baseline", "runtime-fixed", "--", *ONE, "--evidence=./~$HOME")
+    evidence = here / "~$HOME"
+    assert ended.status == 1
+    aborts = [line for line in ended.stderr.splitlines() if " aborted: " in line]
+    assert [re.sub(r" \(took [^)]*\)\.$", ".", line) for line in aborts] == [
+        aborted(
+            "runtime-baseline",
+            "baseline: no cell had to fail, so nothing was reproduced; expected at least one case "
+            "with `must_fail`; choose such a one with --case or --cases",
+        ),
+        aborted(
+            "runtime-fixed",
+            "inconclusive: no cell had to fail on the baseline, so nothing was reproduced",
+        ),
+    ]
+    comparison = json.loads((evidence / "latest/bundle/comparison.json").read_bytes())
+    assert comparison["verdict"] == "inconclusive"
+    for variant in ("baseline", "fixed"):
+        run = evidence / "latest" / variant
+        assert (run / "junit.xml").exists()
+        assert json.loads((run / "run.json").read_bytes())["variant"] == variant
+    assert [path.name for path in here.iterdir()] == ["~$HOME"]
+    assert ours(here) == []
+
+
+def test_the_ctrl_c_that_ends_keep_is_its_normal_end(
+    start: Callable[..., subprocess.Popen[str]], here: Path
+) -> None:
+    with start("-s", "runtime-fixed", "--", *ONE, "--keep", "--evidence=ev") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("  openai-chat: http"):
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert "nox > Session runtime-fixed was successful" in stderr
+    run = json.loads((here / "ev/latest/fixed/run.json").read_bytes())
+    assert (run["failure"], run["counts"]["pass"]) == ("", 2)
+    assert ours(here) == []
+
+
+def test_ctrl_c_before_keep_is_an_interrupt(
+    start: Callable[..., subprocess.Popen[str]], here: Path
+) -> None:
+    with start("-s", "runtime-fixed", "--", *ONE, "--keep", "--evidence=ev") as process:
+
+        def envoy_runs() -> bool:
+            with contextlib.suppress(IndexError, psutil.NoSuchProcess):
+                return any("--config-path" in each.cmdline() for each in ours(here))
+            return False
+
+        until(envoy_runs)
+        os.killpg(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.splitlines()[-2:] == [
+        f"error: {INTERRUPTED}",
+        "nox > Session runtime-fixed interrupted.",
+    ]
+    assert ours(here) == []

@@ -1,0 +1,108 @@
+"""What a session shows while it works: lines where nothing can be drawn over, and no thread."""
+
+from __future__ import annotations
+
+import io
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+
+from sessions.matrix import progress
+from sessions.matrix.case import Mode
+from sessions.matrix.progress import Shown
+from tests.unit.matrix.observations import KLING, defective, result, right
+from wasm.records import Variant
+
+if TYPE_CHECKING:
+    import pytest
+
+    from sessions.matrix.cells import Result
+
+GONE = msgspec.structs.replace(right(KLING, Mode.RETRY), response=None, fault="it is gone")
+
+
+def retried(variant: Variant, *, wrong: bool, repeat: int = 1) -> Result:
+    seen = defective(KLING) if wrong else right(KLING, Mode.RETRY)
+    return result(KLING, Mode.RETRY, variant, seen, repeat)
+
+
+def shown(planned: int, *, terminal: bool = False) -> tuple[Shown, io.StringIO]:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=terminal, width=60, color_system=None)
+    return Shown(planned, console), file
+
+
+def test_piped_each_stage_is_a_line_and_the_cells_are_counted_once() -> None:
+    told, file = shown(3)
+    with told.stage("gateway: starting"):
+        assert file.getvalue() == "gateway: starting\n"
+    told.say("gateway: LIVE after 2.7 s, and a line that is longer than sixty characters is whole")
+    for repeat in (1, 2, 3):
+        told.cell(retried(Variant.BASELINE, wrong=repeat != 2, repeat=repeat))
+    told.end()
+    told.end()
+    _, live, counted, wrong = file.getvalue().splitlines()
+    assert live.endswith("a line that is longer than sixty characters is whole")
+    assert counted == "cells: 3 in 0.0 s: 1 pass though they had to fail, 2 mismatch as declared"
+    assert wrong == (
+        "  kling-text-to-video/retry/2: expected retry_path, retry_body, client_status, "
+        "client_body to fail, failed: none"
+    )
+
+
+def test_findings_that_are_not_as_declared_are_named_once_each_and_not_without_end() -> None:
+    told, file = shown(40)
+    told.cell(retried(Variant.FIXED, wrong=False))
+    for repeat in (2, 3, 4):
+        told.cell(retried(Variant.FIXED, wrong=True, repeat=repeat))
+    for number in range(12):
+        seen = msgspec.structs.replace(GONE, fault=f"it is gone {number}")
+        told.cell(result(KLING, Mode.RETRY, Variant.FIXED, seen, 5 + number))
+    told.end()
+    counted, first, second, *_, last = file.getvalue().splitlines()
+    assert counted == (
+        "cells: 16 of 40 in 0.0 s: 1 pass, 3 mismatch not as declared, 12 inconclusive"
+    )
+    assert first.startswith("  kling-text-to-video/retry/2 and 2 more: expected no check to fail")
+    assert second == "  kling-text-to-video/retry/5: inconclusive: it is gone 0"
+    assert last == "  and 3 findings more, in the report"
+
+
+def test_cells_that_take_long_are_counted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_EVERY_S", 0.0)
+    told, file = shown(2)
+    for repeat in (1, 2):
+        told.cell(retried(Variant.FIXED, wrong=False, repeat=repeat))
+    assert file.getvalue() == "cells: 1 of 2\ncells: 2 of 2\n"
+
+
+def test_without_a_cell_there_is_nothing_to_count() -> None:
+    told, file = shown(2)
+    told.end()
+    assert file.getvalue() == ""
+
+
+def test_in_a_terminal_a_stage_and_the_bar_leave_one_line_each_and_no_thread_draws_them() -> None:
+    told, file = shown(2, terminal=True)
+    threads = threading.active_count()
+    with told.stage("gateway: starting"):
+        assert "gateway: starting" in file.getvalue()
+        assert threading.active_count() == threads
+    for repeat in (1, 2):
+        told.cell(retried(Variant.BASELINE, wrong=True, repeat=repeat))
+        assert threading.active_count() == threads
+    told.end()
+    text = file.getvalue()
+    assert "0/2" in text
+    assert text.splitlines()[-1].endswith("cells: 2 in 0.0 s: 2 mismatch as declared")
+    # The cursor is shown again.
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_in_a_terminal_a_line_breaks_between_words() -> None:
+    told, file = shown(2, terminal=True)
+    told.say("word " * 20)
+    assert {*file.getvalue().split()} == {"word"}
+    assert len(file.getvalue().splitlines()) == 2
