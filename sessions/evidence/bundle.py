@@ -32,7 +32,7 @@ from sessions.evidence import (
 )
 from sessions.evidence.compare import compare
 from sessions.evidence.records import Comparison, Run
-from sessions.matrix.cells import Result
+from sessions.matrix.records import Result
 from wasm.records import Variant
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from containers.records import Cleanup, TestbedFacts
     from sessions.evidence.records import UnitSummary
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 _NAMED_AT_MOST = 3
 # EVIDENCE.md 11: with fewer, a random first key may never have been the other one.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sessions.evidence.records import Run
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 
 def refuse_unfounded(run: Run, results: Sequence[Result]) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sessions.evidence.picture import Message
     from sessions.evidence.records import Comparison, Run
     from sessions.evidence.rows import Alike, Outcome, Row
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 NAME = "report.html"
 _TEMPLATES = Path(__file__).parent / "templates"

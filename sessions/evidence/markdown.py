@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sessions.evidence.records import Comparison, Run
     from sessions.evidence.rows import Lane, Row
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 NAME = "report.md"
 AT_MOST = 60_000

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt
     from sessions.evidence.difference import Difference
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Result
     from sessions.matrix.checks import Check
+    from sessions.matrix.records import Result
 
 _ATTEMPTS_DRAWN = 6
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sessions.evidence.records import Run
-from sessions.matrix.cells import Result
+from sessions.matrix.records import Result
 
 
 @dataclass(frozen=True, kw_only=True)

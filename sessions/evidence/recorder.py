@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from containers.testbed import Testbed
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
     from wasm.records import Module
 
 _ASSERTION = ["nox", "-s", "report", "verify"]

@@ -20,7 +20,7 @@ from wasm.records import Module, Variant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 
 NO_KEY = "no key"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from sessions.evidence.records import Run
     from sessions.matrix.case import Case, Mode
-    from sessions.matrix.cells import Result
     from sessions.matrix.checks import CheckName
+    from sessions.matrix.records import Result
 
 NOT_RECORDED = "not recorded"
 _OF_EACH = 5

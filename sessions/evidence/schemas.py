@@ -14,7 +14,7 @@ import msgspec
 from containers.records import Cleanup
 from sessions.evidence.records import Comparison, Run
 from sessions.evidence.statement import Statement
-from sessions.matrix.cells import Result
+from sessions.matrix.records import Result
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sessions.evidence.records import Comparison, Run
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"

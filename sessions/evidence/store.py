@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sessions.evidence.records import RUN_SCHEMA, Run
-from sessions.matrix.cells import Result
+from sessions.matrix.records import Result
 from wasm import paths
 from wasm.errors import EvidenceError
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt
     from sessions.evidence.recorded import Recorded
     from sessions.evidence.verification.findings import Check
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 ACCESS, UPSTREAM, STATS, CLUSTERS, GATEWAY = (
     f"logs/{name}"

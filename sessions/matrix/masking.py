@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from containers.exchange import Attempt, Response
-    from sessions.matrix.cells import Observation
+    from sessions.matrix.records import Observation
 
 # Every byte is a character in it, so that what is no text is kept as it is.
 _BYTES = "latin-1"

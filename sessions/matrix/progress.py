@@ -23,7 +23,7 @@ from sessions.matrix.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 _EVERY_S = 5.0
 _REDRAWN_S = 0.1

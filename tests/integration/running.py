@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sessions.evidence.records import Run
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 PROJECT = Path(__file__).resolve().parents[2]
 # What sessions/proofs.py runs.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from containers.docker_daemon import Daemon
     from containers.testbed import Plan, Testbed
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
     from tests.integration.running import Session
 
     Both = tuple[Session, Session]

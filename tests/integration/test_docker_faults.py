@@ -21,6 +21,7 @@ from containers.docker_parts import OwnNetwork, Part
 from containers.records import GatewayKind, Limits
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
+from sessions.matrix.records import Cell
 from sessions.matrix.verdict import Verdict
 from tests.integration.docker_traces import own_daemon, part, runs_cells, traces
 from tests.integration.running import until
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from containers.docker_daemon import Daemon
     from containers.testbed import Plan, Testbed
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
     from tests.integration.running import Session
 
     Start = Callable[..., Session]
@@ -79,7 +80,7 @@ def refused(plan: Plan, daemon: Daemon) -> tuple[GatewayError, float]:
 
 
 def run_cell(testbed: Testbed, case: Case, mode: Mode = Mode.DIRECT) -> Result:
-    cell = cells.Cell(case=case.name, mode=mode, repeat=1)
+    cell = Cell(case=case.name, mode=mode, repeat=1)
     return cells.run(testbed, case, cell, Variant.BASELINE)
 
 

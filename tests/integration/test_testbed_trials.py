@@ -17,6 +17,7 @@ from containers.records import EngineKind, Limits
 from containers.testbed import FileLog
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
+from sessions.matrix.records import Cell
 from sessions.matrix.verdict import Verdict
 from tests.integration.running import PROJECT, refuses
 from wasm import toolchain
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from containers.testbed import Plan, Testbed
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
     from wasm.records import Module
 
     Planned = Callable[..., Plan]
@@ -43,7 +44,7 @@ EITHER_ENGINE = pytest.mark.parametrize(
 
 
 def run_cell(testbed: Testbed, case: Case, mode: Mode = Mode.RETRY) -> Result:
-    cell = cells.Cell(case=case.name, mode=mode, repeat=1)
+    cell = Cell(case=case.name, mode=mode, repeat=1)
     return cells.run(testbed, case, cell, Variant.BASELINE)
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from containers.testbed import Testbed
     from sessions.evidence.recorder import Recorder
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Cell
     from sessions.matrix.progress import Shown
+    from sessions.matrix.records import Cell
 
 
 def test_cell(testbed: Testbed, recorder: Recorder, shown: Shown, case: Case, cell: Cell) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from sessions.evidence.recorded import Recorded
     from sessions.evidence.verification.findings import Check
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 JUNIT = "junit.xml"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt
     from sessions.evidence.verification.findings import Check
     from sessions.evidence.verification.reading import Side
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 _REFUSED = 400
 

@@ -13,7 +13,7 @@ from sessions.evidence.differences import differences
 from sessions.evidence.recorded import Recorded
 from sessions.evidence.records import COMPARISON_SCHEMA, RUN_SCHEMA, Comparison, Run
 from sessions.evidence.statement import Statement
-from sessions.matrix.cells import Result
+from sessions.matrix.records import Result
 
 if TYPE_CHECKING:
     from pathlib import Path

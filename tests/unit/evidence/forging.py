@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 
 def reseal(folder: Path) -> None:

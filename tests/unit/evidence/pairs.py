@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt
     from sessions.evidence.records import Comparison, Run
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Observation, Result
+    from sessions.matrix.records import Observation, Result
 
 B, F = Variant.BASELINE, Variant.FIXED
 

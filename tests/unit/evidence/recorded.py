@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt
     from sessions.evidence.records import Run
     from sessions.matrix.case import Case
-    from sessions.matrix.cells import Cell, Observation, Result
+    from sessions.matrix.records import Cell, Observation, Result
 
 REPEATS = 3
 LISTENERS = {KLING.name: "http://127.0.0.1:40011", CONTROL.name: "http://127.0.0.1:40012"}

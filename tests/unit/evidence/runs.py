@@ -29,7 +29,7 @@ from tests.unit.matrix.observations import (
 from wasm.records import Fix, Module, Patch, Source, Variant
 
 if TYPE_CHECKING:
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 CASES = (KLING, CONTROL)
 # Nothing was left of either testbed.

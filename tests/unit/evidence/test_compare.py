@@ -23,7 +23,7 @@ from wasm.records import Variant, sha256_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sessions.matrix.cells import Observation, Result
+    from sessions.matrix.records import Observation, Result
 
 B, F = Variant.BASELINE, Variant.FIXED
 GONE = "the gateway was ended by SIGKILL before the matrix was done"

@@ -18,7 +18,7 @@ from wasm.records import Variant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 B, F = Variant.BASELINE, Variant.FIXED
 VIDEO = "kling-text-to-video/retry/1"

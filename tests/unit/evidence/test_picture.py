@@ -14,7 +14,7 @@ from tests.unit.matrix.observations import KLING, attempt, defective, result, ri
 from wasm.records import Variant
 
 if TYPE_CHECKING:
-    from sessions.matrix.cells import Observation
+    from sessions.matrix.records import Observation
 
 B, F = Variant.BASELINE, Variant.FIXED
 PATH = "/v1/videos/text2video?trace=1"

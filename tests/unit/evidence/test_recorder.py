@@ -21,7 +21,7 @@ from wasm.records import Patch, Variant, sha256_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 B, F = Variant.BASELINE, Variant.FIXED
 PANIC = (

@@ -25,7 +25,7 @@ from wasm.records import Variant
 
 if TYPE_CHECKING:
     from sessions.evidence.records import Comparison
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 B, F = Variant.BASELINE, Variant.FIXED
 BUNDLE = Path("/evidence/bundles/20260101T000000Z-abcdef")

@@ -16,7 +16,7 @@ import pytest
 from sessions.evidence import bundle, folders, store, verification
 from sessions.evidence.verification import reading, side
 from sessions.evidence.verification.findings import Findings
-from sessions.matrix.cells import Result
+from sessions.matrix.records import Result
 from tests.unit.evidence import forging, recorded
 from wasm.records import Patch, Variant
 from wasm.suite import Suite

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from containers.exchange import Attempt
     from sessions.evidence.records import Run
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 pytestmark = pytest.mark.timeout(120)
 

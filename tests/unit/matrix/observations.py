@@ -11,7 +11,7 @@ from containers.exchange import Answer, Attempt, Response
 from sessions.matrix import case as cases
 from sessions.matrix import cells
 from sessions.matrix.case import Case, Mode
-from sessions.matrix.cells import Cell, Observation, Result
+from sessions.matrix.records import Cell, Observation, Result
 
 if TYPE_CHECKING:
     from wasm.records import Variant

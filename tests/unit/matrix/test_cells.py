@@ -12,7 +12,7 @@ from containers.testbed import NoAnswer
 from sessions.matrix import case as cases
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
-from sessions.matrix.cells import Cell, Result
+from sessions.matrix.records import Cell, Result
 from sessions.matrix.verdict import Verdict
 from tests.unit.matrix.observations import (
     ADDRESS,

@@ -9,7 +9,7 @@ import pytest
 
 from sessions.matrix import cells, credentials, masking
 from sessions.matrix.case import Mode
-from sessions.matrix.cells import Cell, Observation
+from sessions.matrix.records import Cell, Observation, Result
 from tests.unit.matrix.observations import ADDRESS, KLING, attempt, response, right
 from wasm.records import Variant, sha256_of
 
@@ -18,7 +18,7 @@ MASK = "masked-24-characters"
 CELL = Cell(case=KLING.name, mode=Mode.DIRECT, repeat=1)
 
 
-def judged(seen: Observation) -> cells.Result:
+def judged(seen: Observation) -> Result:
     return cells.conclude(KLING, CELL, Variant.FIXED, seen, ADDRESS)
 
 

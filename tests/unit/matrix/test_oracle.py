@@ -25,8 +25,8 @@ from tests.unit.matrix.observations import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sessions.matrix.cells import Observation
     from sessions.matrix.checks import Check
+    from sessions.matrix.records import Observation
 
 BOTH = (attempt(KLING, 1), attempt(KLING, 2))
 

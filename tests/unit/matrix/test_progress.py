@@ -18,7 +18,7 @@ from wasm.records import Variant
 if TYPE_CHECKING:
     import pytest
 
-    from sessions.matrix.cells import Result
+    from sessions.matrix.records import Result
 
 GONE = msgspec.structs.replace(right(KLING, Mode.RETRY), response=None, fault="it is gone")
 
