@@ -12,13 +12,16 @@ from wasm.errors import SourceError
 if TYPE_CHECKING:
     from pathlib import Path
 
-# No hook, daemon or upkeep of the user's runs. No index of ours becomes a sparse one, or a split
+# No hook, daemon or upkeep of the user's runs, and no file is taken for unchanged on less than git
+# knows of it. No index of ours becomes a sparse one, or a split
 # one, whose other half git would write into the user's repository.
 _QUIET = {
-    "core.warnAmbiguousRefs": "true",
+    "core.checkStat": "default",
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.splitIndex": "false",
+    "core.trustctime": "true",
+    "core.warnAmbiguousRefs": "true",
     "fetch.writeCommitGraph": "false",
     "gc.auto": "0",
     # A server that stays mute is left; over other protocols than HTTP only a time limit does so.

@@ -55,7 +55,7 @@ class Fix:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Provenance of one variant's tree (EVIDENCE.md 2).
+    """Provenance of one variant's tree (docs/evidence.md, 2).
 
     Attributes:
         kind: ``reference``, ``checkout`` or ``url``.
@@ -84,7 +84,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A compiled module and how it came to be (EVIDENCE.md 3).
+    """A compiled module and how it came to be (docs/evidence.md, 3).
 
     Attributes:
         path: The .wasm file on this machine; not part of what identifies it.

@@ -103,8 +103,11 @@ class Repository:
         # Without our environment: git would answer with our index's own place.
         real_index = self.folder / _path_of(self.folder, "--git-path", "index")
         if real_index.is_file():
-            shutil.copyfile(real_index, self._index)
+            # With its time: git looks into files that are no older than the index, and only there
+            # finds a change of the same size within the same second.
+            shutil.copy2(real_index, self._index)
         self._need("read-tree", "--reset", "HEAD")
+        self._take_nothing_for_unchanged(folders)
         listed = ("--modified", "--deleted", "--others", "--exclude-standard")
         changed = set(self._need("ls-files", "-z", *listed, "--", *folders).split(b"\0")) - {b""}
         for path in changed:
@@ -115,6 +118,20 @@ class Repository:
         names = b"".join(path + b"\0" for path in sorted(changed))
         self._write("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names)
         return self._tree_of(self._need("ls-files", "--stage", "-z", "--", *folders))
+
+    def _take_nothing_for_unchanged(self, folders: Sequence[str]) -> None:
+        """Lift the marks by which git passes over files that are there, and may be changed."""
+        rows = [
+            row for row in self._need("ls-files", "-v", "-z", "--", *folders).split(b"\0") if row
+        ]
+        assumed = [row[2:] for row in rows if row[:1].islower()]
+        here = os.fsencode(self.folder)
+        skipped = [row[2:] for row in rows if row[:1] in (b"S", b"s")]
+        skipped = [path for path in skipped if os.path.lexists(os.path.join(here, path))]  # noqa: PTH118 - bytes
+        for flag, paths in (("assume-unchanged", assumed), ("skip-worktree", skipped)):
+            if paths:
+                names = b"".join(path + b"\0" for path in paths)
+                self._write("update-index", f"--no-{flag}", "-z", "--stdin", stdin=names)
 
     def tree_with(self, treeish: str, folder: str, changed: dict[str, bytes]) -> str:
         """Return a tree of a folder with other contents of some of its files, byte for byte."""

@@ -38,7 +38,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool
 
 
-# An attempt with a credential that the case does not declare fails every run (EVIDENCE.md 7).
+# An attempt with a credential that the case does not declare fails every run (docs/evidence.md, 7).
 NEVER_TO_FAIL = frozenset({CheckName.DECLARED_KEYS})
 
 

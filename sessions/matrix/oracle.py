@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sessions.matrix import credentials, exact_json, masking
 from sessions.matrix.case import Mode
 from sessions.matrix.checks import Check, CheckName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from containers.exchange import Attempt, Response
     from sessions.matrix.case import Case
@@ -102,15 +104,35 @@ def _only_declared(case: Case, attempts: Sequence[Attempt], response: Response) 
     """Check every credential of every attempt, also of those that must not be there at all.
 
     One that stood in another place than a header's, or came back to the client, is known by the
-    mask that was put in its place (see masking).
+    mask that was put in its place (see masking); a declared key there has leaked.
     """
     carried = [key for attempt in attempts for key in credentials.in_headers(attempt.headers)]
     texts = [*masking.texts_of_attempts(attempts), *masking.texts_of_response(response)]
     found = dict.fromkeys(mask for text in texts for mask in credentials.masks(text))
     carried += [mask for mask in found if mask not in carried]
+    carried += _leaked(case.keys, attempts, response)
     return Check(
         name=CheckName.DECLARED_KEYS,
         expected=list(case.keys),
         actual=carried,
         holds=all(key in case.keys for key in carried),
     )
+
+
+def _leaked(keys: Sequence[str], attempts: Sequence[Attempt], response: Response) -> Iterator[str]:
+    """Name each declared key that is where it must not be.
+
+    Its place is in the headers for credentials, of the attempts that were made with it.
+    """
+    places = {"the response": [*masking.texts_of_response(response)]}
+    for attempt in attempts:
+        its_own = {attempt.key} if attempt.key else set(keys)
+        others = tuple(
+            header
+            for header in attempt.headers
+            if not its_own.issuperset(credentials.in_headers([header]) or {""})
+        )
+        bare = msgspec.structs.replace(attempt, headers=others)
+        places[f"attempt {attempt.order}"] = [*masking.texts_of_attempts([bare])]
+    for place, texts in places.items():
+        yield from (f"{key} in {place}" for key in keys if any(key in text for text in texts))

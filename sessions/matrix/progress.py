@@ -46,7 +46,8 @@ class Shown:
         self._seen: Counter[tuple[Verdict, bool]] = Counter()
         self._wrong: dict[str, list[str]] = {}
         self._bar: Progress | None = None
-        self._since = self._said = 0.0
+        self._since: float | None = None
+        self._said = 0.0
 
     def say(self, text: str, style: str = "") -> None:
         """Show a line; in a terminal it breaks between words, and elsewhere not at all."""
@@ -67,7 +68,7 @@ class Shown:
 
     def cell(self, result: Result) -> None:
         """Take a cell's result."""
-        if not self._since:
+        if self._since is None:
             self._begin()
         self._seen[result.verdict, result.as_declared] += 1
         if not result.as_declared:
@@ -86,9 +87,9 @@ class Shown:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-        if not self._since:
+        if self._since is None:
             return
-        spent, self._since = time.monotonic() - self._since, 0.0
+        spent, self._since = time.monotonic() - self._since, None
         number = self._seen.total()
         of = "" if number == self._planned else f" of {self._planned:,}"
         text = Text(f"cells: {number:,}{of} in {spent:.1f} s: ")

@@ -1,4 +1,4 @@
-"""Testbeds that must not work, each for one reason, and what is said of it (TRIALS.md)."""
+"""Testbeds that must not work, each for one reason, and what is said of it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ BROKEN = {
     "Plugin configured to fail closed failed to load",
     "the plugin's own critical line": f"{AT}[critical][wasm] "
     "[source/extensions/common/wasm/context.cc:1160] wasm log plugin kling plugin: [ai-proxy] x",
-    "an exit": f"{AT}[error][wasm] [source/x.cc:1] wasi_unstable proc_exit",
+    "a module that does not load": f"{AT}[error][wasm] [source/extensions/common/wasm/x.cc:1] "
+    "Failed to load Wasm module due to a missing import: env.proxy_x",
 }
 INFO = LOG.replace("[error]", "[info]").replace("1157", "1151")
 HARMLESS = {

@@ -164,11 +164,42 @@ def test_two_authorizations_are_no_key_at_all() -> None:
     assert failed(seen(attempts=(BOTH[0], more))) == {"declared_keys", "retry_key"}
 
 
-def test_a_declared_key_in_another_header_is_declared() -> None:
-    retry = BOTH[1]
-    headers = (*retry.headers, ("x-api-key", "dummy-key-b"))
-    more = msgspec.structs.replace(retry, headers=headers)
-    assert failed(seen(attempts=(BOTH[0], more))) == set()
+def with_retry(**changed: Any) -> Observation:
+    return seen(attempts=(BOTH[0], msgspec.structs.replace(BOTH[1], **changed)))
+
+
+def test_its_own_key_in_a_second_header_for_credentials_is_declared() -> None:
+    assert failed(with_retry(headers=(*BOTH[1].headers, ("x-api-key", "dummy-key-b")))) == set()
+
+
+DONE, DONE_WITH = response(200, encoded(KLING.client.json)), "Bearer dummy-key-a"
+LEAKS: dict[str, tuple[Observation, str]] = {
+    "the first key, in a header for credentials": (
+        with_retry(headers=(*BOTH[1].headers, ("x-api-key", "dummy-key-a"))),
+        "dummy-key-a in attempt 2",
+    ),
+    "its own key, in another header": (
+        with_retry(headers=(*BOTH[1].headers, ("x-debug", "dummy-key-b"))),
+        "dummy-key-b in attempt 2",
+    ),
+    "a response's header": (
+        seen(response=msgspec.structs.replace(DONE, headers=(("x-used-key", DONE_WITH),))),
+        "dummy-key-a in the response",
+    ),
+}
+
+
+@pytest.mark.parametrize(("leaking", "told"), LEAKS.values(), ids=LEAKS)
+def test_a_declared_key_where_it_must_not_be_has_leaked(leaking: Observation, told: str) -> None:
+    (check,) = [check for check in judged(leaking) if not check.holds]
+    assert check.name == "declared_keys"
+    assert check.actual[-1] == told
+
+
+@pytest.mark.parametrize("place", ["target", "body", "host"])
+def test_a_declared_key_in_an_attempt_s_path_body_or_host_has_leaked(place: str) -> None:
+    value = b'"dummy-key-b"' if place == "body" else "/dummy-key-b"
+    assert "declared_keys" in failed(with_retry(**{place: value}))
 
 
 def test_a_body_in_another_order_is_the_same() -> None:

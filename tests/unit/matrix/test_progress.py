@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from sessions.matrix import progress
@@ -16,11 +18,14 @@ from tests.unit.matrix.observations import KLING, defective, result, right
 from wasm.records import Variant
 
 if TYPE_CHECKING:
-    import pytest
-
     from sessions.matrix.records import Result
 
 GONE = msgspec.structs.replace(right(KLING, Mode.RETRY), response=None, fault="it is gone")
+
+
+@pytest.fixture(autouse=True)
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: 0.0))
 
 
 def retried(variant: Variant, *, wrong: bool, repeat: int = 1) -> Result:
@@ -71,7 +76,7 @@ def test_findings_that_are_not_as_declared_are_named_once_each_and_not_without_e
 
 
 def test_cells_that_take_long_are_counted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "_EVERY_S", -1.0)
     told, file = shown(2)
     for repeat in (1, 2):
         told.cell(retried(Variant.FIXED, wrong=False, repeat=repeat))

@@ -8,6 +8,8 @@ import re
 import socket
 import subprocess
 import threading
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,6 +80,35 @@ def test_a_dirty_work_tree_is_taken_as_it_lies_without_what_is_ignored(checkout:
     assert as_it_lies(checkout) == {
         f"{checkout.plugin}/{name}": content for name, content in DIRTY.items()
     }
+
+
+def at_the_start_of_a_second() -> None:
+    time.sleep(1 - time.time() % 1)
+
+
+def test_a_change_of_the_same_size_within_the_second_of_the_checkout_is_seen(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    name = f"{checkout.plugin}/main.go"
+    at_the_start_of_a_second()
+    checkout.git("clone", "--quiet", ".", str(tmp_path / "again"))
+    again = replace(checkout, path=tmp_path / "again")
+    before = (again.path / name).read_bytes()
+    with (again.path / name).open("r+b") as file:  # in place, as some editors do it
+        file.write(before.swapcase())
+    at_the_start_of_a_second()
+    assert as_it_lies(again)[name] == before.swapcase() != before
+
+
+@pytest.mark.parametrize("flag", ["assume-unchanged", "skip-worktree"])
+def test_a_changed_file_that_git_is_told_to_pass_over_is_seen(
+    checkout: Checkout, flag: str
+) -> None:
+    name = f"{checkout.plugin}/main.go"
+    checkout.git("update-index", f"--{flag}", name)
+    checkout.write(name, "package main // changed\n")
+    assert as_it_lies(checkout)[name] == b"package main // changed\n"
+    assert checkout.git("ls-files", "-v", name)[0] in "hS"
 
 
 @pytest.mark.parametrize(
