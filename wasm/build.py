@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _TARGET = {"GOOS": "wasip1", "GOARCH": "wasm"}
 _OUTPUT = "main.wasm"
 _SHOWN_LINES = 30
+_CHANGED = re.compile(r"^(\S+ \S+): (?:dir|zip) has been modified \((.+)\)$", re.MULTILINE)
+_NEWER_GO = re.compile(r"requires go >= (\S+) \(running go ([^;)\s]+)")
 
 
 def build(variant: Variant, request: Request) -> Module:
@@ -60,12 +63,13 @@ def built_from(tree: Tree, variant: Variant) -> Module:
         with cache.scratch("go-build") as temporary:
             env = go.environment | _TARGET | {"GOTMPDIR": str(temporary)}
             _compile([go.program, *argv], tree, env)
+            _refuse_changed_dependencies(go.program, tree, env)
         seconds = round(time.monotonic() - start, 3)
         (tree.plugin / _OUTPUT).rename(draft / _OUTPUT)
         data = (draft / _OUTPUT).read_bytes()
         _refuse_cut_short(data)
         facts = {"sha256": sha256_of(data), "seconds": seconds}
-        (draft / "built.json").write_text(json.dumps(facts))
+        (draft / "built.json").write_text(json.dumps(facts), "utf-8")
 
     def whole(entry: Path) -> bool:
         return _from_cache(record, entry) is not None
@@ -101,11 +105,32 @@ def _compile(argv: list[str], tree: Tree, env: dict[str, str]) -> None:
         return
     toolchain.refuse_full_disk(done, env)
     lines = done.stderr.strip().splitlines()
+    newer = _NEWER_GO.search(done.stderr)
+    if newer:
+        raise BuildError(
+            f"the go.mod of {tree.source.plugin} asks for Go {newer[1]}; expected {newer[2]} at "
+            "most, with which every module here is built; name a source that builds with it",
+            detail="\n".join(lines[:_SHOWN_LINES]),
+        )
     raise BuildError(
         f"Go could not build {tree.source.plugin} of {tree.source.repository} (exit status "
         f"{done.status}); expected a plugin that compiles for wasip1; see the lines above",
         detail="\n".join(lines[:_SHOWN_LINES]),
     )
+
+
+def _refuse_changed_dependencies(program: str, tree: Tree, env: dict[str, str]) -> None:
+    """Refuse a module made with what somebody has changed in Go's module cache; no record says so.
+
+    Go itself looks at go.sum only when it downloads.
+    """
+    done = command.run([program, "mod", "verify"], cwd=tree.plugin, env=env)
+    changed = _CHANGED.search(done.stderr + done.stdout.decode("utf-8", "replace"))
+    if changed:
+        raise BuildError(
+            f"{changed[1]} was changed in Go's module cache ({changed[2]}); expected it as go.sum "
+            "has it, so that others get the same module; run `go clean -modcache`"
+        )
 
 
 def _refuse_cut_short(data: bytes) -> None:

@@ -31,7 +31,8 @@ def named(text: str) -> Path:
     It need not be there.
 
     Raises:
-        argparse.ArgumentTypeError: It is empty, of nobody's home, or none that can be followed.
+        argparse.ArgumentTypeError: It is empty, of nobody's home, or none that can be followed or
+            written down.
     """
     if not text:
         raise argparse.ArgumentTypeError("found '', expected a path")
@@ -44,6 +45,13 @@ def named(text: str) -> Path:
             f"name is ./{text}"
         )
     path = Path(at_home).absolute()
+    try:
+        str(path).encode()  # as it is recorded
+    except UnicodeEncodeError as error:
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, which is no UTF-8 to this machine's locale; expected a path that can "
+            "be written down"
+        ) from error
     try:
         path.stat()
     except (OSError, ValueError) as error:  # ValueError: a NUL byte

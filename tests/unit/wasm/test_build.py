@@ -514,6 +514,46 @@ def test_a_module_proxy_that_does_not_answer_shows_gos_lines(
     assert ended.last_line.startswith("error: Go could not build extensions/tiny of checkout (")
 
 
+def test_a_dependency_that_was_changed_in_gos_module_cache_is_refused(
+    with_a_large_dependency: dict[str, str],
+    tmp_path: Path,
+    checkout: Checkout,
+    build_in: Callable[..., tuple[Ended, Path]],
+    cache_folder: Path,
+) -> None:
+    assert build_in(**with_a_large_dependency)[0].status == 0
+    before = list(cache_folder.glob("modules/*/main.wasm"))
+    folder = tmp_path / "mod/big.example/big@v1.0.0"
+    (folder / "big.go").chmod(0o644)
+    (folder / "big.go").write_text("package big\n\nconst Answer = 43\n")
+    with (checkout.path / checkout.plugin / "main.go").open("a") as file:
+        file.write("\n// Another one.\n")
+
+    ended, _ = build_in(**with_a_large_dependency)
+
+    assert (ended.status, ended.last_line) == (
+        2,
+        (
+            f"error: big.example/big v1.0.0 was changed in Go's module cache ({folder}); expected "
+            "it as go.sum has it, so that others get the same module; run `go clean -modcache`"
+        ),
+    )
+    assert list(cache_folder.glob("modules/*/main.wasm")) == before
+
+
+def test_a_plugin_that_asks_for_a_newer_go_is_told_so(
+    checkout: Checkout, build_in: Callable[..., tuple[Ended, Path]]
+) -> None:
+    checkout.write(f"{checkout.plugin}/go.mod", "module tiny.example/tiny\n\ngo 1.99\n")
+
+    ended, _ = build_in()
+
+    assert ended.last_line == (
+        "error: the go.mod of extensions/tiny asks for Go 1.99; expected 1.26.8 at most, with "
+        "which every module here is built; name a source that builds with it"
+    )
+
+
 def test_the_records_json_says_what_a_reader_looks_for(
     build_in: Callable[..., tuple[Ended, Path]],
 ) -> None:

@@ -41,6 +41,13 @@ def test_an_empty_path_is_none() -> None:
     assert refusal("") == "found '', expected a path"
 
 
+def test_a_path_that_is_no_utf_8_is_refused() -> None:
+    assert refusal("/lat\udce9in") == (
+        "found '/lat\\udce9in', which is no UTF-8 to this machine's locale; expected a path that "
+        "can be written down"
+    )
+
+
 def test_the_home_of_a_user_who_is_not_here_is_no_folder_named_after_him() -> None:
     assert refusal("~nobody-of-this-name/x") == (
         "found '~nobody-of-this-name/x', expected ~nobody-of-this-name to be a user's home on this "
