@@ -8,6 +8,7 @@ starts processes meanwhile, and must be alone to fork.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections import Counter
@@ -23,11 +24,14 @@ from sessions.matrix.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sessions.matrix.checks import Check
     from sessions.matrix.records import Result
 
 _EVERY_S = 5.0
 _REDRAWN_S = 0.1
 _NAMED_AT_MOST = 10
+_CHECKS_AT_MOST = 3
+_VALUE_AT_MOST = 160
 
 
 class Shown:
@@ -44,7 +48,7 @@ class Shown:
             highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto"
         )
         self._seen: Counter[tuple[Verdict, bool]] = Counter()
-        self._wrong: dict[str, list[str]] = {}
+        self._wrong: dict[str, list[Result]] = {}
         self._bar: Progress | None = None
         self._since: float | None = None
         self._said = 0.0
@@ -72,7 +76,7 @@ class Shown:
             self._begin()
         self._seen[result.verdict, result.as_declared] += 1
         if not result.as_declared:
-            self._wrong.setdefault(result.finding, []).append(result.cell.id)
+            self._wrong.setdefault(result.finding, []).append(result)
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=1, told=self._told())
         if time.monotonic() - self._said > (_EVERY_S if self._bar is None else _REDRAWN_S):
@@ -95,9 +99,12 @@ class Shown:
         text = Text(f"cells: {number:,}{of} in {spent:.1f} s: ")
         text.append_text(self._told())
         self._print(text)
-        for finding, cells in [*self._wrong.items()][:_NAMED_AT_MOST]:
-            more = f" and {len(cells) - 1:,} more" if len(cells) > 1 else ""
-            self.say(f"  {cells[0]}{more}: {finding}", "red")
+        for finding, results in [*self._wrong.items()][:_NAMED_AT_MOST]:
+            more = f" and {len(results) - 1:,} more" if len(results) > 1 else ""
+            self.say(f"  {results[0].cell.id}{more}: {finding}", "red")
+            for check in _undeclared(results[0])[:_CHECKS_AT_MOST]:
+                self.say(f"    {check.name}: expected {_cut(check.expected)}")
+                self.say(f"    {' ' * len(check.name)}    actual {_cut(check.actual)}")
         if len(self._wrong) > _NAMED_AT_MOST:
             self.say(f"  and {len(self._wrong) - _NAMED_AT_MOST:,} findings more, in the report")
 
@@ -123,6 +130,17 @@ class Shown:
             text.append(", " if text else "")
             text.append(f"{self._seen[kind]:,} {_WORDS[kind]}", _colour(*kind))
         return text
+
+
+def _undeclared(result: Result) -> list[Check]:
+    """Return the checks that failed and were not declared to."""
+    return [each for each in result.checks if not each.holds and each.name not in result.must_fail]
+
+
+def _cut(value: object) -> str:
+    """Show a check's value on a line; whatever a plugin put in it, it is plain ASCII."""
+    shown = json.dumps(value, ensure_ascii=True, default=str)
+    return shown if len(shown) <= _VALUE_AT_MOST else f"{shown[:_VALUE_AT_MOST]}..."
 
 
 _WORDS = {

@@ -66,13 +66,34 @@ def test_findings_that_are_not_as_declared_are_named_once_each_and_not_without_e
         seen = msgspec.structs.replace(GONE, fault=f"it is gone {number}")
         told.cell(result(KLING, Mode.RETRY, Variant.FIXED, seen, 5 + number))
     told.end()
-    counted, first, second, *_, last = file.getvalue().splitlines()
+    counted, first, *checks, second = file.getvalue().splitlines()[:9]
+    last = file.getvalue().splitlines()[-1]
     assert counted == (
         "cells: 16 of 40 in 0.0 s: 1 pass, 3 mismatch not as declared, 12 inconclusive"
     )
     assert first.startswith("  kling-text-to-video/retry/2 and 2 more: expected no check to fail")
+    assert checks == [
+        '    retry_path: expected "/v1/videos/text2video?trace=1"',
+        '                  actual "/v1/videos?trace=1"',
+        '    retry_body: expected {"model_name": "up-m1", "prompt": "a paper boat on a lake"}',
+        '                  actual {"model": "up-m1", "prompt": "a paper boat on a lake"}',
+        "    client_status: expected 200",
+        "                     actual 503",
+    ]
     assert second == "  kling-text-to-video/retry/5: inconclusive: it is gone 0"
     assert last == "  and 3 findings more, in the report"
+
+
+def test_what_a_plugin_put_in_a_value_is_shown_plain_and_cut() -> None:
+    told, file = shown(1)
+    seen = defective(KLING)
+    retry = msgspec.structs.replace(seen.attempts[1], target="/\x1b[2J\u202e" + "x" * 500)
+    seen = msgspec.structs.replace(seen, attempts=(seen.attempts[0], retry))
+    told.cell(result(KLING, Mode.RETRY, Variant.FIXED, seen, 1))
+    told.end()
+    actual = file.getvalue().splitlines()[3]
+    assert actual.startswith('                  actual "/\\u001b[2J\\u202exxx')
+    assert len(actual) == len("                  actual ") + 160 + len("...")
 
 
 def test_cells_that_take_long_are_counted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
