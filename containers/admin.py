@@ -64,7 +64,7 @@ def snapshot(admin_url: str, folder: Path) -> None:
             except httpx.HTTPError as error:
                 # Once is enough: each time would take its whole time limit.
                 text = silence = f"not available: {type(error).__name__}\n"
-        (folder / "logs" / name).write_text(text)
+        (folder / "logs" / name).write_text(text, "utf-8")
 
 
 @contextlib.contextmanager

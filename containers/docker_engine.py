@@ -14,6 +14,7 @@ import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,8 +32,10 @@ from containers import (
     upstream_program,
 )
 from containers.docker_daemon import Daemon
+from containers.docker_images import GatewayImage
 from containers.docker_parts import FILES, RUN_LABEL, OwnNetwork, Part
 from containers.envoy_config import Address
+from containers.loading import Loadable
 from containers.records import (
     Cleanup,
     EngineKind,
@@ -52,17 +55,17 @@ if TYPE_CHECKING:
 
     import docker
 
-    from containers.docker_images import GatewayImage
-    from containers.loading import Loadable
-
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a network of its own
 _MODEL, _CONTROL, _ADMIN, _FIRST_LISTENER = 8080, 8081, 9901, 10000
 _ENVOY = "/usr/local/bin/envoy"
 # Docker needs a moment to see that a container has ended.
 _SEEN_WITHIN_S = 1.0
 _SEEN_PAUSE_S = 0.02
-# More than a cell makes, the last words of a plugin that broke down included.
-_NEWEST_LINES = 200
+# What a cell reads of the log at most. Go's last words took 1718 lines for one goroutine of 100
+# frames, and Docker counts the access log's lines too, which Envoy writes by the hundred. Docker
+# reads them all to find those since a mark: 2.5 ms a cell at first, 15 ms from 4000 lines on;
+# without a bound 33 ms after 2000 cells, and ever more.
+_NEWEST_LINES = 4000
 _ISOLATION = (
     "gateway and upstream had an internal network to themselves; their routing tables, read inside "
     "their namespaces, have no default route"
@@ -135,24 +138,26 @@ class _Life:
         if self.testbed is not None:
             self.testbed.close_clients()
             self.listening = admin.listening(_ports(self.testbed, self.admin))
-        logs = self.plan.folder / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        admin.snapshot(self.admin, self.plan.folder)
-        # All at once: Docker takes half a second to end a container, and has time for others.
-        with ThreadPoolExecutor(len(self.parts)) as pool:
-            ended = {role: pool.submit(self._end, part) for role, part in self.parts.items()}
-        for role, of_part in ended.items():
-            stdout, stderr = of_part.result()
-            (logs / f"{role}.log").write_bytes(stderr)
-            if role == "gateway":
-                (logs / "access.log").write_bytes(stdout)
+        (self.plan.folder / "logs").mkdir(parents=True, exist_ok=True)
+        try:
+            admin.snapshot(self.admin, self.plan.folder)
+        finally:
+            # All at once: Docker takes half a second to end a container, and has time for others.
+            with ThreadPoolExecutor(len(self.parts)) as pool:
+                ended = [pool.submit(self._end, part) for part in self.parts.values()]
+        # Only now is an error of one raised: every other has been ended, and its log kept.
+        for of_part in ended:
+            of_part.result()
 
-    def _end(self, part: Part) -> tuple[bytes, bytes]:
-        """End a part and remove it; return all that it has written."""
+    def _end(self, part: Part) -> None:
+        """End a part, keep all that it has written, and remove it."""
         part.quit(self.plan.limits.stop_s)
-        streams = part.streams()
+        stdout, stderr = part.streams()
+        logs = self.plan.folder / "logs"
+        (logs / f"{part.role}.log").write_bytes(stderr)
+        if part.role == "gateway":
+            (logs / "access.log").write_bytes(stdout)
         part.stop()
-        return streams
 
     def running(self) -> bool:
         """Whether every part runs, asked in one request."""
@@ -216,26 +221,45 @@ def _ports(testbed: Testbed, admin_url: str) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class _Makings:
+    """What a testbed is made of, before any of its parts runs.
+
+    Attributes:
+        files: What the gateway loads.
+        inside: The network of gateway and upstream.
+        image: The gateway's.
+        program: The upstream's.
+        mock: The name of the upstream's image, which the relay runs too.
+    """
+
+    files: Loadable
+    inside: OwnNetwork
+    image: GatewayImage
+    program: Path
+    mock: str
+
+
+def _made(life: _Life) -> _Makings:
+    files = loading.of(life.plan)
+    program = upstream_program.program()
+    # Before the images: it tells a `nox -s clean` beside us that a run lives, which may use them.
+    inside = life.network(internal=True)
+    image = _gateway_image(life.plan, life.daemon)
+    mock = docker_images.upstream_image(life.daemon, program)
+    return _Makings(files, inside, image, program, mock)
+
+
 def _start(life: _Life) -> Testbed:
     """Start every part; what can be done while the gateway compiles is done then."""
-    plan = life.plan
-    files = loading.of(plan)
-    program = upstream_program.program()
-    # First of all: it tells a `nox -s clean` beside us that a run lives, which may use the images.
-    inside = life.network(internal=True)
-    image = _gateway_image(plan, life.daemon)
-    mock = docker_images.upstream_image(life.daemon, program)
-    upstream = life.start(_upstream(life.run, mock, inside))
+    plan, made = life.plan, _made(life)
+    upstream = life.start(_upstream(life.run, made))
     with _ends_told(life):
-        config = _write_config(plan, files, upstream.address(inside))
-        gateway = _started_gateway(life, image, _gateway(life.run, image, inside, files, config))
+        config = _write_config(plan, made.files, upstream.address(made.inside))
+        gateway = _started_gateway(life, made.image, _gateway(life.run, made, config))
         since = time.monotonic()
-        outside = life.network(internal=False)
-        addresses = {part.role: part.address(inside) for part in (upstream, gateway)}
-        relay = life.start(_relay(life.run, mock, outside, addresses, len(plan.listeners)))
-        inside.connect(relay.id)
-        ports = {inner: f"http://127.0.0.1:{outer}" for inner, outer in relay.published().items()}
-        life.namespaces = [_closed(life, mock, part) for part in (upstream, gateway)]
+        ports = _relayed(life, made, upstream, gateway)
+        life.namespaces = [_closed(life, made.mock, part) for part in (upstream, gateway)]
     life.admin = ports[_ADMIN]
     readiness.await_live(lambda: life.admin, life.end_of_gateway, gateway.last_lines, plan.limits)
     ready_s = time.monotonic() - since
@@ -243,33 +267,38 @@ def _start(life: _Life) -> Testbed:
         version = admin.envoy_version(life.admin)
     life.before = _listed(life.daemon.client, life.run)
     return Testbed(
-        facts=TestbedFacts(
-            engine=EngineKind.DOCKER,
-            gateway=GatewayFacts(
-                kind=plan.gateway,
-                image=image.reference,
-                digest=image.digest,
-                envoy_version=version,
-                platform=image.platform,
-                release_evidence=plan.gateway is GatewayKind.HIGRESS and image.pinned,
-            ),
-            upstream_sha256=sha256_of(program.read_bytes()),
-            adapter=files.facts,
-            gateway_config_sha256=sha256_of(config),
-            upstream_image=mock,
-            docker_server=life.daemon.version,
-            commands={role: part.argv for role, part in life.parts.items()},
-        ),
+        facts=_facts(life, made, config, version),
         limits=plan.limits,
         gateway_urls={
             listener.name: ports[_FIRST_LISTENER + number]
             for number, listener in enumerate(plan.listeners)
         },
         control_url=ports[_CONTROL],
-        upstream_address=f"{upstream.address(inside)}:{_MODEL}",
+        upstream_address=f"{upstream.address(made.inside)}:{_MODEL}",
         gateway_log=_ContainerLog(gateway),
-        trouble=life.trouble,
+        look_for_end=life.trouble,
         timings=Timings(gateway_ready_s=ready_s),
+    )
+
+
+def _facts(life: _Life, made: _Makings, config: bytes, envoy_version: str) -> TestbedFacts:
+    kind, image, adapter = life.plan.gateway, made.image, made.files.facts
+    return TestbedFacts(
+        engine=EngineKind.DOCKER,
+        gateway=GatewayFacts(
+            kind=kind,
+            image=image.reference,
+            digest=image.digest,
+            envoy_version=envoy_version,
+            platform=image.platform,
+            release_evidence=docker_images.is_pinned(kind, image.digest, adapter),
+        ),
+        upstream_sha256=sha256_of(made.program.read_bytes()),
+        adapter=adapter,
+        gateway_config_sha256=sha256_of(config),
+        upstream_image=made.mock,
+        docker_server=life.daemon.version,
+        commands={role: part.argv for role, part in life.parts.items()},
     )
 
 
@@ -303,20 +332,31 @@ def _gateway_image(plan: Plan, daemon: Daemon) -> GatewayImage:
     return docker_images.envoy_image(daemon, envoy.program(plan.envoy))
 
 
-def _upstream(run: str, image: str, inside: OwnNetwork) -> Part:
+def _upstream(run: str, made: _Makings) -> Part:
     command = ["serve", f"--model={_EVERYWHERE}:{_MODEL}", f"--control={_EVERYWHERE}:{_CONTROL}"]
-    return Part("upstream", run, image=image, network=inside, command=command)
+    return Part("upstream", run, image=made.mock, network=made.inside, command=command)
 
 
-def _gateway(
-    run: str, image: GatewayImage, inside: OwnNetwork, files: Loadable, config: bytes
-) -> Part:
-    command = ["--config-path", f"{FILES}/envoy.json", *envoy_config.ARGUMENTS]
+def _gateway(run: str, made: _Makings, config: bytes) -> Part:
     part = Part(
-        "gateway", run, image=image.name, network=inside, command=command, entrypoint=_ENVOY
+        "gateway",
+        run,
+        image=made.image.name,
+        network=made.inside,
+        command=["--config-path", f"{FILES}/envoy.json", *envoy_config.ARGUMENTS],
+        entrypoint=_ENVOY,
     )
-    loaded = {path.name: path.read_bytes() for path in files.files}
+    loaded = {path.name: path.read_bytes() for path in made.files.files}
     return part.with_files({"envoy.json": config, **loaded})
+
+
+def _relayed(life: _Life, made: _Makings, upstream: Part, gateway: Part) -> dict[int, str]:
+    """Start the relay on both networks; return the URL of each port that it publishes."""
+    outside = life.network(internal=False)
+    addresses = {part.role: part.address(made.inside) for part in (upstream, gateway)}
+    relay = life.start(_relay(life.run, made.mock, outside, addresses, len(life.plan.listeners)))
+    made.inside.connect(relay.id)
+    return {inner: f"http://127.0.0.1:{outer}" for inner, outer in relay.published().items()}
 
 
 def _relay(
@@ -401,7 +441,7 @@ class _ContainerLog:
         """Return what was logged since then."""
         with contextlib.suppress(DockerException, OSError):
             wrapped = self.part.get_wrapped_container()
-            # Docker takes no 0 for the beginning, and reads a log from there unless told otherwise.
+            # Docker takes no 0 for the beginning.
             newest = _NEWEST_LINES if mark else "all"
             said = wrapped.logs(stdout=False, since=mark or None, tail=newest)
             return str(said.decode("utf-8", "replace"))

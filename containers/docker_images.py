@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from containers.records import GatewayKind
 from wasm import command
 from wasm.errors import GatewayError
 from wasm.records import sha256_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from docker.models.images import Image
 
     from containers.docker_daemon import Daemon
+    from containers.records import AdapterFacts
 
 HIGRESS_GATEWAY = (
     "higress-registry.cn-hangzhou.cr.aliyuncs.com/higress/gateway"
@@ -56,10 +58,13 @@ class GatewayImage:
     digest: str
     platform: str
 
-    @property
-    def pinned(self) -> bool:
-        """Whether it is the pinned Higress gateway: the digest says so, whoever handed it on."""
-        return self.digest == _PINNED
+
+def is_pinned(kind: GatewayKind, digest: str | None, adapter: AdapterFacts | None) -> bool:
+    """Whether a gateway was Higress' pinned image with the module as built: release evidence.
+
+    The image's digest says so, whoever handed it on.
+    """
+    return kind is GatewayKind.HIGRESS and digest == _PINNED and adapter is None
 
 
 def upstream_image(daemon: Daemon, program: Path) -> str:

@@ -89,7 +89,7 @@ def write(plan: Plan, wiring: Wiring) -> Path:
     plugins = config.parent / "plugins"
     plugins.mkdir(parents=True, exist_ok=True)
     for listener in plan.listeners:
-        (plugins / f"{listener.name}.json").write_text(plugin_configuration(listener))
+        (plugins / f"{listener.name}.json").write_text(plugin_configuration(listener), "utf-8")
     content = msgspec.json.encode(bootstrap(plan.listeners, wiring))
     config.write_bytes(msgspec.json.format(content, indent=2))
     return config

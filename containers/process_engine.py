@@ -155,7 +155,7 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
     admin_file.unlink(missing_ok=True)
     gateway = life.run("gateway", _command(program, config, admin_file))
     # Hashing Envoy takes as long as it needs to open its admin port, so it costs nothing here.
-    program_sha256 = _sha256_of_file(program)
+    digest = f"sha256:{_sha256_of_file(program)}"
 
     def admin_url() -> str | None:
         return _announced(admin_file)
@@ -167,23 +167,16 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
         child.patience_s = plan.limits.stop_s
     life.admin = str(admin_url())
 
-    def trouble() -> str | None:
+    def look_for_end() -> str | None:
         return _trouble(gateway, upstream.child)
 
-    with admin.explained(trouble, gateway.last_lines):
+    with admin.explained(look_for_end, gateway.last_lines):
         version = admin.envoy_version(life.admin)
         urls = admin.listener_urls(life.admin, plan)
     return Testbed(
         facts=TestbedFacts(
             engine=EngineKind.PROCESS,
-            gateway=GatewayFacts(
-                kind=GatewayKind.ENVOY,
-                image=None,
-                digest=f"sha256:{program_sha256}",
-                envoy_version=version,
-                platform=f"{platform.system().lower()}/{platform.machine()}",
-                release_evidence=False,
-            ),
+            gateway=_stock_envoy(digest, version),
             upstream_sha256=_sha256_of_file(upstream.program),
             adapter=loadable.facts,
             gateway_config_sha256=sha256_of(config.read_bytes()),
@@ -194,8 +187,19 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
         control_url=f"http://{upstream.control}",
         upstream_address=upstream.model,
         gateway_log=FileLog(gateway.log),
-        trouble=trouble,
+        look_for_end=look_for_end,
         timings=Timings(gateway_ready_s=ready_s),
+    )
+
+
+def _stock_envoy(digest: str, version: str) -> GatewayFacts:
+    return GatewayFacts(
+        kind=GatewayKind.ENVOY,
+        image=None,
+        digest=digest,
+        envoy_version=version,
+        platform=f"{platform.system().lower()}/{platform.machine()}",
+        release_evidence=False,
     )
 
 
@@ -211,7 +215,7 @@ def _announced(admin_file: Path) -> str | None:
         OSError: It found no room for it. Envoy does not look, and would be waited for in vain.
     """
     try:
-        address = admin_file.read_text().strip()
+        address = admin_file.read_text("utf-8").strip()
     except FileNotFoundError:
         return None
     if not address and shutil.disk_usage(admin_file.parent).free == 0:

@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayFacts:
-    """The gateway as it was found to be (EVIDENCE.md 4).
+    """The gateway as it was found to be (docs/evidence.md, 4).
 
     Attributes:
         image: The image as asked for; None for a local process.
@@ -125,7 +125,7 @@ class Namespace:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleanup:
-    """The proof that nothing was left, and that nothing could get out (EVIDENCE.md 10, 12).
+    """The proof that nothing was left, and that nothing could get out (docs/evidence.md, 10, 12).
 
     Attributes:
         processes: Of the process engine.

@@ -102,22 +102,6 @@ class FileLog:
         return ""
 
 
-class _Remembered:
-    """Asks what has ended before its time, and no more once something has.
-
-    What has ended does not come back, and to ask the rest of a testbed for an answer can take
-    seconds each time.
-    """
-
-    def __init__(self, ask: Callable[[], str | None]) -> None:
-        self._ask = ask
-        self.found: str | None = None
-
-    def __call__(self) -> str | None:
-        self.found = self.found or self._ask()
-        return self.found
-
-
 @dataclass
 class Testbed:
     """One variant's gateway and upstream, open for one session.
@@ -127,7 +111,7 @@ class Testbed:
         control_url: The upstream's control port.
         upstream_address: The upstream's model port: where every attempt must arrive.
         gateway_log: What the gateway, its plugin included, logs while it runs.
-        trouble: Says what has ended before its time, or None.
+        look_for_end: Says what has ended before its time, or None while everything runs.
     """
 
     facts: TestbedFacts
@@ -136,15 +120,15 @@ class Testbed:
     control_url: str
     upstream_address: str
     gateway_log: GatewayLog
-    trouble: Callable[[], str | None]
+    look_for_end: Callable[[], str | None]
     timings: Timings = field(default_factory=Timings)
     cleanup: Cleanup = field(default_factory=Cleanup)
+    _ended: str | None = field(default=None, init=False)
 
     __test__ = False
 
     def __post_init__(self) -> None:
         """Open the two clients; connections stay open between cells."""
-        self.trouble = self._trouble = _Remembered(self.trouble)
         settings: dict[str, Any] = {
             "timeout": self.limits.exchange_s,
             "trust_env": False,
@@ -160,6 +144,15 @@ class Testbed:
         """Close both clients' connections."""
         self._client.close()
         self._control.close()
+
+    def trouble(self) -> str | None:
+        """Say what has ended before its time, or None; nobody is asked any more once something has.
+
+        What has ended does not come back, and to ask the rest of a testbed for an answer can take
+        seconds each time.
+        """
+        self._ended = self._ended or self.look_for_end()
+        return self._ended
 
     def install(self, script: dict[str, Any]) -> int:
         """Reset the upstream and give it a script; return the epoch that begins with it.
@@ -226,8 +219,8 @@ class Testbed:
         return self.gateway_log.since(position)
 
     def _ask(self, method: str, path: str, wanted: type[T], content: bytes | None = None) -> T:
-        if self._trouble.found:
-            raise GatewayError(self._trouble.found)
+        if self._ended:
+            raise GatewayError(self._ended)
         try:
             answer = self._control.request(method, path, content=content)
         except httpx.HTTPError as error:

@@ -38,12 +38,12 @@ def program() -> Path:
             )
 
         digest = sha256_of((draft / "upstream").read_bytes())
-        (draft / "sha256").write_text(digest)
+        (draft / "sha256").write_bytes(digest.encode())
 
     def whole(entry: Path) -> bool:
         try:
-            written = (entry / "sha256").read_text()
-            return sha256_of((entry / "upstream").read_bytes()) == written
+            written = (entry / "sha256").read_bytes()
+            return sha256_of((entry / "upstream").read_bytes()).encode() == written
         except OSError:
             return False
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sessions import options
 from sessions.options import PROJECT
+from wasm.errors import OutputError
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +24,7 @@ def prepare(session: nox.Session, name: str) -> argparse.Namespace:
     """Read the options, then install what a proof needs; the environment is reused."""
     try:
         arguments = options.parse(name, session.posargs, session.invoked_from)
-    except options.UsageError as error:
+    except (options.UsageError, OutputError) as error:
         session.error(str(error))
     if arguments.debug:
         session.env["GATEWAY_PROOF_DEBUG"] = "1"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # The runs that this command has made, by variant: another's may be the latest by now.
 _MADE_HERE: dict[str, Path] = {}
-_DOLLAR = "A_DOLLAR_SIGN"
+_DOLLAR = "GATEWAY_PROOF_DOLLAR"
 # Our own warnings are errors (pyproject.toml); a library's is none to a user.
 _PYTEST = (
     *("-m", "pytest", "tests/runtime", "--quiet", "--capture=no", "--tb=short", "-r", "fE"),
@@ -186,9 +186,11 @@ def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str)
     # What a person would type to have it again; the run records it.
     asked = ["nox", "-s", f"runtime-{variant}", *(["--"] if session.posargs else [])]
     session.env["GATEWAY_PROOF_SESSION"] = shlex.join([*asked, *session.posargs])
-    # pytest puts variables in this path, so a dollar sign in it is one, too.
-    junit = str(run / "junit.xml").replace("$", f"${{{_DOLLAR}}}")
-    session.env[_DOLLAR] = "$"
+    junit = str(run / "junit.xml")
+    if "$" in junit:
+        # pytest puts variables in this path, so a dollar sign in it is one, too.
+        junit = junit.replace("$", f"${{{_DOLLAR}}}")
+        session.env[_DOLLAR] = "$"
     argv = [f"--variant={variant}", f"--run-dir={run}", f"--junit-xml={junit}"]
     argv += forwarded(options, [*SOURCE_OPTIONS, *TESTBED_OPTIONS, *MATRIX_OPTIONS])
     try:

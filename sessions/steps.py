@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shlex
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, AnyStr, Self
 
 from wasm import lineage, paths, terminal
-from wasm.errors import ProofError
+from wasm.errors import OutputError, ProofError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
 
     import nox
 
@@ -48,16 +48,19 @@ def run(session: nox.Session, *argv: str, until_ctrl_c: bool = False) -> None:
 
     Raises:
         StepFailed: It ended with another status than 0.
+        OutputError: What it said cannot be written to where ours goes.
         KeyboardInterrupt: It was interrupted, and has cleaned up.
     """
     session.log(shlex.join(["python", *argv]))
     python = Path(session.bin_paths[0] if session.bin_paths else "") / "python"
     parent = os.getpid()
-    with _Interrupts() as interrupts:
+    screen = _Screen()
+    environment = _environment(session)
+    with _Interrupts() as interrupts, _commands_of_ours_alone(environment, screen):
         # A process group of its own: the terminal's Ctrl-C reaches us alone; we pass it on once.
         with subprocess.Popen(
             [python, *argv],
-            env=_environment(session),
+            env=environment,
             # A terminal is the step's own; a pipe may lose its reader (`| head -1`), which is to
             # end no proof half-way.
             stdout=None if sys.stdout.isatty() else subprocess.PIPE,
@@ -69,15 +72,19 @@ def run(session: nox.Session, *argv: str, until_ctrl_c: bool = False) -> None:
             errors="replace",
         ) as step:
             interrupts.pass_on_to(step)
-            with _handing_on(step.stdout):
-                sentence = _shown(step)
+            with _handing_on(step.stdout, screen):
+                sentence = _shown(step, screen)
         awaited = until_ctrl_c and {*interrupts.received} == {signal.SIGINT}
         cut_short = step.returncode in (terminal.INTERRUPTED, -signal.SIGTERM)
         interrupted = bool(interrupts.received) and (cut_short or not awaited)
-        if sentence and (interrupted or step.returncode == 0):
-            terminal.say(f"{_ERROR}{sentence}")
+        if sentence and (interrupted or step.returncode == 0 or screen.failure is not None):
+            screen.show(f"{_ERROR}{sentence}\n", sys.stderr)
         if interrupted:
+            if screen.failure is not None:
+                screen.show(f"{_ERROR}{screen.failure}\n", sys.stderr)
             raise KeyboardInterrupt
+    if screen.failure is not None:
+        raise screen.failure
     if step.returncode != 0:
         raise StepFailed(sentence or f"{shlex.join(argv[:3])} {_end(step.returncode)}")
 
@@ -93,27 +100,54 @@ def _environment(session: nox.Session) -> dict[str, str]:
     return {name: value for name, value in merged.items() if value is not None}
 
 
+@contextlib.contextmanager
+def _commands_of_ours_alone(environment: dict[str, str], screen: _Screen) -> Iterator[None]:
+    """Let GitHub Actions take none of what a step shows for a command, save what we give it."""
+    if environment.get("GITHUB_ACTIONS") != "true":
+        yield
+        return
+    word = secrets.token_hex(16)
+    environment[terminal.COMMANDS] = word
+    screen.show(f"::stop-commands::{word}\n", sys.stdout)
+    try:
+        yield
+    finally:
+        screen.show(f"::{word}::\n", sys.stdout)
+
+
 def _end(status: int) -> str:
     if status < 0:
         return f"was ended by {signal.Signals(-status).name}"
     return f"ended with status {status}"
 
 
-def _shown(step: subprocess.Popen[str]) -> str:
+class _Screen:
+    """Where a step's output is shown; that it cannot be ends no step half-way, but the session."""
+
+    failure: OutputError | None = None
+
+    def show(self, text: AnyStr, stream: IO[AnyStr]) -> None:
+        try:
+            terminal.show(text, stream)
+        except OutputError as failure:
+            self.failure = self.failure or failure
+
+
+def _shown(step: subprocess.Popen[str], screen: _Screen) -> str:
     """Show a step's stderr as it comes; hold back its last error's sentence, for the end."""
     sentence = ""
     for line in step.stderr or ():
         if line.startswith(_ERROR):
             if sentence:
-                terminal.say(f"{_ERROR}{sentence}")
+                screen.show(f"{_ERROR}{sentence}\n", sys.stderr)
             sentence = line.removeprefix(_ERROR).strip()
         else:
-            terminal.show(line, sys.stderr)
+            screen.show(line, sys.stderr)
     return sentence
 
 
 @contextlib.contextmanager
-def _handing_on(stdout: IO[str] | None) -> Iterator[None]:
+def _handing_on(stdout: IO[str] | None, screen: _Screen) -> Iterator[None]:
     """Show what comes from a step's stdout, as it comes, until it ends."""
     if stdout is None:
         yield
@@ -121,7 +155,7 @@ def _handing_on(stdout: IO[str] | None) -> Iterator[None]:
 
     def hand_on() -> None:
         while some := os.read(stdout.fileno(), 65536):
-            terminal.show(some, sys.stdout.buffer)
+            screen.show(some, sys.stdout.buffer)
 
     thread = threading.Thread(target=hand_on)
     thread.start()

@@ -197,6 +197,6 @@ def _is_ours(name: object) -> bool:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a file's lock; the kernel lets go of it when the holder ends, however it ends."""
-    with path.open("w") as handle:
+    with path.open("wb") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

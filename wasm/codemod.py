@@ -15,11 +15,11 @@ from typing import Self
 from ast_grep_py import Config, SgNode, SgRoot
 from ast_grep_py import Rule as Match
 
-from wasm.errors import SourceError
+from wasm.errors import MisfitError, SourceError
 
 DIFFERS = "this tree is not the one the fix was written for; give the fix by --fixed-ref or \
 --fixed-patch"
-"""What to do when a tree differs; the end of a sentence."""
+"""What to do when a tree differs: an advice."""
 
 _METAVARIABLE = re.compile(r"\$([A-Z][A-Z0-9_]*)")
 
@@ -109,7 +109,7 @@ def apply(rules: Sequence[Rule], tree: Mapping[str, bytes]) -> Rewrite:
         before = GoFile.parse(rule.file, {**tree, **files})
         found = before.root.find_all(rule.where)
         if len(found) != rule.places:
-            raise SourceError(_other_number_of_places(rule, found))
+            raise _other_number_of_places(rule, found)
         edits = [edit for place in found for edit in _edits(rule, before, place)]
         files[rule.file] = before.with_edits(edits)
         places[rule.id] = len(found)
@@ -156,19 +156,20 @@ class GoFile:
             SourceError: It is missing, is not UTF-8, or does not parse.
         """
         if path not in tree:
-            raise SourceError(f"{path} was not found in the plugin's folder; {DIFFERS}")
+            raise MisfitError(f"{path} was not found in the plugin's folder", advice=DIFFERS)
         try:
             text = tree[path].decode()
         except UnicodeDecodeError as error:
             line = tree[path].count(b"\n", 0, error.start) + 1
             raise SourceError(
-                f"{path}:{line} is not UTF-8, as Go source must be; re-encode or restore the file"
+                f"{path}:{line} is not UTF-8, as Go source must be",
+                advice="re-encode or restore the file",
             ) from error
         file = cls(path, text, SgRoot(text, "go").root())
         if not_go := file.root.find(_NOT_GO):
             raise SourceError(
-                f"{file.at(not_go)} does not parse as Go; see what `gofmt -l {path}` says and "
-                "correct the file"
+                f"{file.at(not_go)} does not parse as Go",
+                advice=f"see what `gofmt -l {path}` says and correct the file",
             )
         return file
 
@@ -195,9 +196,10 @@ class GoFile:
         for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
             if edit.start < done:
                 line = self.text.count("\n", 0, edit.start) + 1
-                raise SourceError(
+                raise MisfitError(
                     f"{self.path}:{line} would be changed twice by one rule, expected places "
-                    f"apart from each other; {DIFFERS}"
+                    "apart from each other",
+                    advice=DIFFERS,
                 )
             parts += [self.text[done : edit.start], edit.text]
             done = edit.end
@@ -222,10 +224,11 @@ def _edits(rule: Rule, file: GoFile, place: SgNode) -> list[Edit]:
     return edits
 
 
-def _other_number_of_places(rule: Rule, found: Sequence[SgNode]) -> str:
+def _other_number_of_places(rule: Rule, found: Sequence[SgNode]) -> MisfitError:
     """Say that a rule's count does not hold."""
     lines = ", ".join(str(line_of(place)) for place in found) or "none"
-    return (
+    return MisfitError(
         f"rule {rule.id} applies {len(found)} times in {rule.file} (lines: {lines}), "
-        f"expected {rule.places}; {DIFFERS}"
+        f"expected {rule.places}",
+        advice=DIFFERS,
     )

@@ -4,6 +4,13 @@ Each message is one sentence or two: what was wrong, what was expected, what to 
 line prints it and nothing else, unless ``--debug`` asks for the traceback.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class ProofError(Exception):
     """Something that keeps a proof from being made, and that a user can put right.
@@ -25,7 +32,37 @@ class ProofError(Exception):
 
 
 class SourceError(ProofError):
-    """A source, a ref, a plugin folder or a patch is not what was named."""
+    """A source, a ref, a plugin folder or a patch is not what was named.
+
+    Args:
+        found: The sentence, or the part of it that is before the advice.
+        detail: As of every error.
+        advice: What to do, where others may have to know it apart; the end of the sentence.
+    """
+
+    def __init__(self, found: str, detail: str = "", *, advice: str = "") -> None:
+        super().__init__(f"{found}; {advice}" if advice else found, detail)
+        self.found = found
+        self.advice = advice
+
+    def seen_from(self, root: Path) -> Self:
+        """Return the same with paths as seen from a folder, one of ours that will be gone."""
+        return type(self)(self.found.replace(f"{root}/", ""), self.detail, advice=self.advice)
+
+
+class MisfitError(SourceError):
+    """The built-in fix does not fit a source; the advice is to name another fix."""
+
+
+class OutputError(ProofError):
+    """What is said cannot be written to where it goes."""
+
+
+class UnreadError(OutputError):
+    """Nobody reads any more what is said: a pipe without a reader, a terminal that was closed."""
+
+    # As a shell tells of a program that SIGPIPE has ended.
+    exit_status = 141
 
 
 class BuildError(ProofError):

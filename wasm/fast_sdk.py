@@ -202,7 +202,7 @@ def _rewritten(sources: Mapping[str, bytes]) -> tuple[str, Rewrite]:
         return making[0], codemod.apply(rules(making[0]), sources)
     except SourceError as error:
         # What the user is to do about a source of his own is of no use here.
-        raise _UnfitError(error.sentence.partition("; ")[0]) from error
+        raise _UnfitError(error.found) from error
 
 
 def _copied(host: _TestHost, file: str, changed: bytes) -> Path:
@@ -216,11 +216,11 @@ def _copied(host: _TestHost, file: str, changed: bytes) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
         (draft / _COPY / file).write_bytes(changed)
-        (draft / _DIGEST).write_text(files.digest(draft / _COPY))
+        (draft / _DIGEST).write_text(files.digest(draft / _COPY), "ascii")
 
     def whole(entry: Path) -> bool:
         try:
-            return (entry / _DIGEST).read_text() == files.digest(entry / _COPY)
+            return (entry / _DIGEST).read_text("ascii") == files.digest(entry / _COPY)
         except OSError:
             return False
 

@@ -120,8 +120,8 @@ def _stat(pid: int) -> tuple[str, float] | None:
     """
     try:
         # After the name, which may hold anything: fields 3 and 22 of proc_pid_stat(5).
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        return fields[0], int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return fields[0].decode(), int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return None
 
@@ -139,7 +139,7 @@ def _place() -> Place:
 
 def _said_by(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
 

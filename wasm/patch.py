@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wasm import build, cache, files, findings, git, regression, repository, source, toolchain
-from wasm.errors import BuildError, SourceError
+from wasm.errors import BuildError, MisfitError, SourceError
 from wasm.records import Fix, Patch, Source, Variant
 from wasm.regression import Compared
 from wasm.retry_identity import RULES
@@ -127,11 +127,12 @@ def advised(root: Path | None = None) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        found, _, advice = error.sentence.rpartition("; ")
-        sentence = f"{found}; {_ANOTHER_BASELINE}" if "--fixed-" in advice else error.sentence
-        if root:
-            sentence = sentence.replace(f"{root}/", "")
-        raise SourceError(sentence, detail=error.detail) from error
+        seen = error.seen_from(root) if root else error
+        if isinstance(error, MisfitError):
+            raise SourceError(seen.found, seen.detail, advice=_ANOTHER_BASELINE) from error
+        if root is None:
+            raise
+        raise seen from error
 
 
 def make(request: Request, say: Callable[[str], object]) -> tuple[bytes, PatchRecord]:

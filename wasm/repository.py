@@ -42,6 +42,10 @@ _PLAIN_DIFF = (
 _LISTING_S = 60.0
 _DOWNLOAD_S = 300.0
 _FULL_NAME = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
+# What git may take for a commit's short name, or for more than a name.
+_NO_REF_ALONE = re.compile(r"[0-9a-fA-F]{4,}|.*[~^@:].*")
+# Where git looks for a ref that is not named in full (gitrevisions(7)).
+_PLACES = ("refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
 _PARTIAL = r"^(remote\..*\.promisor|extensions\.partialclone)$"
 
 
@@ -71,7 +75,7 @@ class Repository:
             SourceError: There is no such commit here.
         """
         found = self._git("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
-        if "is ambiguous" in found.stderr:
+        if "is ambiguous" in found.stderr and self._commits(ref) != {found.stdout}:
             raise _ambiguous(ref, self.name)
         if found.succeeded:
             return found.stdout.decode().strip()
@@ -83,6 +87,14 @@ class Repository:
             "a branch, tag or commit that is in this repository; fetch it first"
             f"{', with `git fetch --unshallow`' if shallow else ''}, or name another"
         )
+
+    def _commits(self, ref: str) -> set[bytes]:
+        """Return the commits of all refs of a name; none for what may mean something else, too."""
+        if _NO_REF_ALONE.fullmatch(ref):
+            return set()
+        places = [f"{place.format(ref)}^{{commit}}" for place in _PLACES]
+        found = [self._git("rev-parse", "--verify", "--quiet", place) for place in places]
+        return {each.stdout for each in found if each.succeeded}
 
     def tree(self, treeish: str, folder: str) -> str | None:
         """Return git's name for a folder's tree, or None when the folder is not there."""
@@ -331,11 +343,11 @@ def _remote_commit(url: str, ref: str, shown: str) -> str:
     names = {os.fsdecode(name): commit.decode() for commit, name in rows}
     # A tag's commit stands under its name with ^{}.
     places = (ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}")
-    found = [names.get(f"{place}^{{}}", names[place]) for place in places if place in names]
+    found = {names.get(f"{place}^{{}}", names[place]) for place in places if place in names}
     if len(found) > 1:
         raise _ambiguous(ref, shown)
     if found:
-        return found[0]
+        return found.pop()
     raise _without_commits(shown) if ref == "HEAD" else _unknown(ref, shown)
 
 

@@ -24,7 +24,7 @@ from wasm.codemod import (
     method,
     read_package,
 )
-from wasm.errors import SourceError
+from wasm.errors import MisfitError
 
 FIX_ID = "higress-4396"
 
@@ -142,7 +142,8 @@ def fix(folder: Path, rules: Sequence[Rule] = RULES) -> Rewrite:
     """Fix the plugin in a folder, in memory; with other rules, make a mutant of the fix.
 
     Raises:
-        SourceError: The plugin does not have the defect in the shape that the fix knows.
+        SourceError: The folder holds no Go of the plugin's.
+        MisfitError: The plugin does not have the defect in the shape that the fix knows.
     """
     tree = read_package(folder, PACKAGE)
     check(tree)
@@ -153,7 +154,7 @@ def check(tree: Mapping[str, bytes]) -> None:
     """Check that a tree has the defect, and that the fix would reach all of it.
 
     Raises:
-        SourceError: It does not.
+        MisfitError: It does not.
     """
     failover, retry = GoFile.parse(FAILOVER, tree), GoFile.parse(RETRY, tree)
     naming = [GoFile.parse(path, tree) for path in sorted(tree) if HELPER.encode() in tree[path]]
@@ -171,13 +172,15 @@ def _declared_helper(naming: Sequence[GoFile]) -> SgNode:
     """Find the declaration of the helper; there must be one, in its own file."""
     found = [(file, node) for file in naming for node in file.root.find_all(**method(HELPER))]
     if not found:
-        raise SourceError(
-            f"{FAILOVER} declares no method {HELPER}, expected the helper of #4396; {DIFFERS}"
+        raise MisfitError(
+            f"{FAILOVER} declares no method {HELPER}, expected the helper of #4396",
+            advice=DIFFERS,
         )
     if [file.path for file, _ in found] != [FAILOVER]:
         places = " and ".join(file.at(node) for file, node in found)
-        raise SourceError(
-            f"{places} declares {HELPER}, expected {FAILOVER} to declare it, once; {DIFFERS}"
+        raise MisfitError(
+            f"{places} declares {HELPER}, expected {FAILOVER} to declare it, once",
+            advice=DIFFERS,
         )
     return found[0][1]
 
@@ -185,16 +188,18 @@ def _declared_helper(naming: Sequence[GoFile]) -> SgNode:
 def _check_signature(failover: GoFile, helper: SgNode) -> None:
     """Check that the helper takes what the defective one takes, no API name above all."""
     if any(_is_api_name(parameter) for parameter in _parameters(helper)):
-        raise SourceError(
+        raise MisfitError(
             f"{failover.at(helper)} already carries the fix for #4396, {HELPER} takes an "
-            f"{API_NAME}; use --baseline-ref and --fixed-ref to compare two commits"
+            f"{API_NAME}",
+            advice="use --baseline-ref and --fixed-ref to compare two commits",
         )
     if not helper.matches(**HELPER_DECLARATION):
         body = helper.field("body")
         found = helper.text().removesuffix(body.text() if body else "")
         expected = re.sub(r"\$\w+ ", "", HELPER_SIGNATURE)
-        raise SourceError(
-            f"{failover.at(helper)} declares {found.strip()}, expected {expected}; {DIFFERS}"
+        raise MisfitError(
+            f"{failover.at(helper)} declares {found.strip()}, expected {expected}",
+            advice=DIFFERS,
         )
 
 
@@ -203,14 +208,16 @@ def _check_chat(failover: GoFile, helper: SgNode) -> None:
     chat = helper.find_all(kind="identifier", regex=f"^{CHAT}$")
     if len(chat) != len(FORWARDING):
         lines = ", ".join(str(line_of(node)) for node in chat) or "none"
-        raise SourceError(
+        raise MisfitError(
             f"{failover.at(helper)} {HELPER} names {CHAT} {len(chat)} times (lines: {lines}), "
-            f"expected {len(FORWARDING)}; {DIFFERS}"
+            f"expected {len(FORWARDING)}",
+            advice=DIFFERS,
         )
     if taken := helper.find(kind="identifier", regex=f"^{ARGUMENT}$"):
-        raise SourceError(
+        raise MisfitError(
             f"{failover.at(taken)} {HELPER} already uses the name {ARGUMENT}, expected it to be "
-            f"free for the new argument; {DIFFERS}"
+            "free for the new argument",
+            advice=DIFFERS,
         )
 
 
@@ -218,7 +225,7 @@ def _check_retry(retry: GoFile) -> None:
     """Check that the retry has one API name to pass on, which means the same where it calls."""
     caller = retry.root.find(**method(RETRY_CALLER))
     if caller is None:
-        raise SourceError(f"{RETRY} declares no method {RETRY_CALLER}; {DIFFERS}")
+        raise MisfitError(f"{RETRY} declares no method {RETRY_CALLER}", advice=DIFFERS)
     names = [
         name.text()
         for parameter in _parameters(caller)
@@ -227,19 +234,22 @@ def _check_retry(retry: GoFile) -> None:
         if name.text() != "_"
     ]
     if len(names) != 1:
-        raise SourceError(
+        raise MisfitError(
             f"{retry.at(caller)} {RETRY_CALLER} has {len(names)} parameters of type {API_NAME}, "
-            f"expected one, to be passed to {HELPER}; {DIFFERS}"
+            f"expected one, to be passed to {HELPER}",
+            advice=DIFFERS,
         )
     if again := caller.find(_declared_inside(names[0])):
-        raise SourceError(
+        raise MisfitError(
             f"{retry.at(again)} declares {names[0]} again inside {RETRY_CALLER}, expected it to "
-            f"be the parameter throughout; {DIFFERS}"
+            "be the parameter throughout",
+            advice=DIFFERS,
         )
     if other := caller.find(**_set(names[0])):
-        raise SourceError(
+        raise MisfitError(
             f"{retry.at(other)} sets {names[0]} inside {RETRY_CALLER}, expected it to be what "
-            f"{RETRY_CALLER} was given throughout; {DIFFERS}"
+            f"{RETRY_CALLER} was given throughout",
+            advice=DIFFERS,
         )
 
 
@@ -247,9 +257,10 @@ def _check_health_check(failover: GoFile) -> None:
     """Check that Chat Completions means the constant where the health check is made."""
     caller = failover.root.find(**method(HEALTH_CHECK_CALLER))
     if caller and (again := caller.find(_declared_inside(CHAT))):
-        raise SourceError(
+        raise MisfitError(
             f"{failover.at(again)} declares {CHAT} again inside {HEALTH_CHECK_CALLER}, expected "
-            f"it to be the package's constant throughout; {DIFFERS}"
+            "it to be the package's constant throughout",
+            advice=DIFFERS,
         )
 
 
@@ -259,10 +270,11 @@ def _check_by_hand(file: GoFile) -> None:
         if node.kind() == "package_clause":
             return
         if node.kind() == "comment" and _GENERATED.match(node.text()):
-            raise SourceError(
+            raise MisfitError(
                 f"{file.at(node)} says that the file is generated, expected one written by hand, "
-                "for its generator would undo the fix; change what it is generated from, and "
-                "give the fix by --fixed-ref or --fixed-patch"
+                "for its generator would undo the fix",
+                advice="change what it is generated from, and give the fix by --fixed-ref or "
+                "--fixed-patch",
             )
 
 
@@ -278,15 +290,16 @@ def _check_callers(naming: Sequence[GoFile]) -> None:
             if file.path in CALLERS and use.matches(**_called_in(CALLERS[file.path])):
                 continue
             if file.path.endswith("_test.go"):
-                raise SourceError(
+                raise MisfitError(
                     f"{file.at(use)} uses {HELPER} and would not compile after the fix, which "
-                    "adds an argument; give the fix together with its tests by --fixed-ref or "
-                    "--fixed-patch"
+                    "adds an argument",
+                    advice="give the fix together with its tests by --fixed-ref or --fixed-patch",
                 )
             callers = " and ".join(f"{name} in {path}" for path, name in CALLERS.items())
-            raise SourceError(
+            raise MisfitError(
                 f"{file.at(use)} uses {HELPER} too, expected calls by {callers} alone, for no "
-                "other use says which API it is for; give the fix by --fixed-ref or --fixed-patch"
+                "other use says which API it is for",
+                advice="give the fix by --fixed-ref or --fixed-patch",
             )
 
 

@@ -105,6 +105,8 @@ def taken_out(variant: Variant, request: Request) -> Iterator[Tree]:
     with _opened(request, ref or "HEAD") as found, cache.scratch("source") as root:
         taken = _take(found, request, ref, root)
         source = taken.source
+        if variant is Variant.BASELINE and request.kind != "url":
+            _refuse_no_fix(request, found)
         if fixed_by_ref:
             source = replace(source, fix=_between(request, found, root))
         elif variant is Variant.FIXED:
@@ -218,6 +220,14 @@ def _fix(request: Request, found: repository.Repository, taken: _Taken, root: Pa
     return _rewritten(found, taken, root)
 
 
+def _refuse_no_fix(request: Request, found: repository.Repository) -> None:
+    """Refuse a fix that is not there while the baseline is made: its matrix would run in vain."""
+    if request.fixed_ref is not None:
+        found.commit(request.fixed_ref)
+    if request.fixed_patch is not None:
+        _content(request.fixed_patch)
+
+
 def _between(request: Request, found: repository.Repository, root: Path) -> Fix:
     """Return what a ref changes, seen from the baseline that was asked for with it."""
     with taken_out(Variant.BASELINE, request) as baseline:
@@ -230,14 +240,18 @@ def _between(request: Request, found: repository.Repository, root: Path) -> Fix:
         )
 
 
-def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
+def _content(path: Path) -> bytes:
     try:
-        content = paths.content(path)
+        return paths.content(path)
     except OSError as error:
         raise SourceError(
             f"--fixed-patch {path} cannot be read ({error.strerror}); expected a patch as "
             "`git diff` writes it; check the path"
         ) from error
+
+
+def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
+    content = _content(path)
     baseline_sha256 = files.digest(root)
     files.apply(content, root, taken.folders, path.name)
     return Fix(origin=path.name, patch=Patch.of(content), baseline_sha256=baseline_sha256)
@@ -249,7 +263,7 @@ def _rewritten(found: repository.Repository, taken: _Taken, root: Path) -> Fix:
     try:
         rewrite = retry_identity.fix(root / plugin)
     except SourceError as error:  # as seen from the repository, not from a folder that will be gone
-        raise SourceError(error.sentence.replace(f"{root}/", "")) from error
+        raise error.seen_from(root) from error
     changed = {f"{plugin}/{name}": content for name, content in rewrite.files.items()}
     for name, content in changed.items():
         (root / name).write_bytes(content)

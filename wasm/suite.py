@@ -220,14 +220,6 @@ class Reading:
         return "\n".join(lines)
 
 
-def read_events(command: list[str], status: int, lines: Iterable[bytes], seconds: float) -> Suite:
-    """Sum up a command that has ended, of which no test in particular had to run."""
-    reading = Reading()
-    for line in lines:
-        reading.take(line)
-    return reading.suite(command, status, seconds, {})
-
-
 def _named(key: Key) -> str:
     return ".".join(key)
 
@@ -249,9 +241,9 @@ def _holds_another(key: Key, failing: Collection[Key]) -> bool:
 
 
 def _last_words(output: Iterable[str]) -> list[str]:
-    """Return the lines that say why: the last ones, or those from a panic on."""
+    """Return the lines that say why: the last ones, or those from a crash on."""
     lines = [line for line in "".join(output).splitlines() if not line.startswith("=== ")]
     for number, line in enumerate(lines):
-        if line.startswith("panic: "):
+        if line.startswith(_CRASH):
             return lines[number:][:_SHOWN_LINES]
     return lines[-_SHOWN_LINES:]

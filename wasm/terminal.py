@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import signal
 import sys
@@ -9,15 +12,20 @@ import traceback
 from typing import IO, TYPE_CHECKING, AnyStr, NoReturn
 
 from wasm import paths
-from wasm.errors import ProofError
+from wasm.errors import OutputError, ProofError, UnreadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from _typeshed import ReadableBuffer
 
 DEBUG = "GATEWAY_PROOF_DEBUG"
+COMMANDS = "GATEWAY_PROOF_COMMANDS"
+"""Names the word that lets a step give GitHub Actions commands: see :func:`give_commands`."""
+_WORD = os.environ.pop(COMMANDS, "")  # what a step starts is not to know it
 INTERRUPTED = 130
-# As a shell tells of a program that SIGPIPE has ended.
-_UNREAD = 141
+# A pipe without a reader, a terminal that was closed.
+_UNREAD = (errno.EPIPE, errno.EIO)
 
 
 def finish(step: Callable[[], None]) -> NoReturn:
@@ -26,21 +34,66 @@ def finish(step: Callable[[], None]) -> NoReturn:
     SIGTERM and SIGHUP are taken as Ctrl-C is, so that clean-up runs for each of them.
     """
     interrupts_clean_up()
+    _tell_of_stdout()
     try:
         with paths.errors_in_a_sentence():
             step()
             sys.stdout.flush()
     except ProofError as error:
-        say(last_words(error))
-        sys.exit(error.exit_status)
+        _end(last_words(error), error.exit_status)
     except KeyboardInterrupt:
-        say("interrupted; everything that was started has been ended")
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        _goes_nowhere(sys.stdout)
-        say("error: nobody reads the output any more; expected that to its end; run it again")
-        sys.exit(_UNREAD)
+        _end("interrupted; everything that was started has been ended", INTERRUPTED)
     sys.exit(0)
+
+
+def _end(words: str, status: int) -> NoReturn:
+    """Exit with a status, whatever becomes of what is said: Python would take another for it."""
+    with contextlib.suppress(OutputError):
+        show("", sys.stdout)  # what was printed before
+    with contextlib.suppress(OutputError):
+        say(words)
+    sys.exit(status)
+
+
+class _Stdout(io.FileIO):
+    """Standard output whose own errors are told from any other pipe's and any other disk's."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with _told():
+            return super().write(data)
+
+
+def _tell_of_stdout() -> None:
+    """Let what goes wrong in writing to stdout be an OutputError, wherever a step prints."""
+    stdout = sys.stdout
+    if not isinstance(stdout, io.TextIOWrapper):  # it was closed from the start
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        return
+    with contextlib.suppress(io.UnsupportedOperation):  # where a test has put its own
+        raw = _Stdout(stdout.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            raw if stdout.write_through else io.BufferedWriter(raw),
+            encoding=stdout.encoding,
+            errors=stdout.errors,
+            line_buffering=stdout.line_buffering,
+            write_through=stdout.write_through,
+        )
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Turn what the system says of our own output into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _UNREAD:
+            raise UnreadError(
+                "nobody reads the output any more; expected that to its end; run it again"
+            ) from error
+        raise OutputError(
+            f"the output cannot be written ({error.strerror}); expected it to be taken to its "
+            "end; make room for it or send it elsewhere, and run it again"
+        ) from error
 
 
 def last_words(error: ProofError) -> str:
@@ -64,24 +117,47 @@ def _notes(error: BaseException | None) -> Iterator[str]:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr at once."""
+    """Write a line to stderr at once, as :func:`show` does."""
     show(f"{text}\n", sys.stderr)
 
 
 def show(text: AnyStr, stream: IO[AnyStr]) -> None:
-    """Write to a stream at once; when nobody reads it any more (`| head -1`), go on without."""
+    """Write to a stream at once; when nobody reads it any more (`| head -1`), go on without.
+
+    Raises:
+        OutputError: It cannot be written: the disk is full, say. This is told once; from then on
+            the stream takes everything and goes nowhere.
+    """
     try:
-        stream.write(text)
-        stream.flush()
-    except OSError:  # a pipe without a reader, a terminal that was closed
+        with _told():
+            stream.write(text)
+            stream.flush()
+    except OutputError as error:
         _goes_nowhere(stream)
+        if not isinstance(error, UnreadError):
+            raise
 
 
 def annotate(sentence: str) -> None:
     """Let GitHub Actions show a sentence beside the change, where it runs this."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        escaped = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        show(f"::error title=gateway-proof::{escaped}\n", sys.stdout)
+        give_commands([annotation("gateway-proof", sentence)])
+
+
+def give_commands(lines: Sequence[str]) -> None:
+    """Give GitHub Actions commands, which it takes from no other line that a session's step shows.
+
+    What a step shows may come from the source under proof, or from what it runs; so sessions stop
+    GitHub's taking of commands for as long as a step runs, with a word that only the step knows.
+    """
+    given = [f"::{_WORD}::", *lines, f"::stop-commands::{_WORD}"] if _WORD and lines else lines
+    show("".join(f"{line}\n" for line in given), sys.stdout)
+
+
+def annotation(title: str, sentence: str) -> str:
+    """Return the line that lets GitHub Actions show a sentence, escaped as its runner reads it."""
+    escaped = sentence.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::error title={title}::{escaped}"
 
 
 def _goes_nowhere(stream: IO[AnyStr]) -> None:

@@ -1,4 +1,4 @@
-"""Whether two runs may be compared: nothing but the module may differ (EVIDENCE.md 1).
+"""Whether two runs may be compared: nothing but the module may differ (docs/evidence.md, 1).
 
 Each difference is named. A run's folder, its ports and the paths of its files are its own and are
 not compared.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import stat
+import struct
 import tempfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from wasm.errors import EvidenceError
 
@@ -24,10 +26,16 @@ _UNIX = 3
 _LEVEL = 6
 _CHUNK = 1 << 20
 
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError)
+
 # A bundle of 6,000 cells has 60 MB in some 40 files.
 MAX_FILES = 2_000
 MAX_BYTES = 1 << 30
 MAX_NAME = 400
+# Of a .zip's own parts (APPNOTE 4.3.7, 4.3.9, 4.3.16), in bytes; names and more come on top.
+_LOCAL, _LOCAL_LENGTHS = 30, slice(26, 30)
+_END = 22
+_DESCRIBED = 1 << 3
 _NAME = re.compile(r"[A-Za-z0-9._+-]+(/[A-Za-z0-9._+-]+)*")
 
 
@@ -77,10 +85,54 @@ def opened(path: Path) -> Iterator[Path]:
         root = Path(temporary)
         try:
             with zipfile.ZipFile(path) as archive:
+                _refuse_foreign_bytes(archive, path)
                 _unpack(archive, root, path.name)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        except _UNREADABLE as error:
             raise _not_ours(path.name, f"it cannot be read: {error}") from error
         yield _top_of(root)
+
+
+def _refuse_foreign_bytes(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse bytes that are of no file: its entries, their list and its end are all of a .zip.
+
+    Else one could put anything before, between or after them, and it would be verified.
+    """
+    if archive.comment:
+        raise _not_ours(path.name, f"it has a comment, {len(archive.comment)} bytes")
+    with path.open("rb") as file:
+        at = 0
+        for entry in sorted(archive.infolist(), key=lambda each: each.header_offset):
+            if entry.comment:
+                raise _not_ours(path.name, "an entry of it has a comment")
+            if entry.header_offset != at:
+                raise _not_ours(path.name, f"it has bytes that are of no file, at {at:,}")
+            at = _end_of(entry, file)
+        if at != archive.start_dir:
+            raise _not_ours(path.name, f"it has bytes that are of no file, at {at:,}")
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _END))
+        end = file.read(_END)
+    # Where that list ends is not in zipfile: it is where the end begins, and there its length is.
+    listed = int.from_bytes(end[12:16], "little")
+    if end[:4] != b"PK\5\6" or archive.start_dir + listed + _END != size:
+        raise _not_ours(path.name, "it has bytes that are of no file, after its entries")
+
+
+def _end_of(entry: zipfile.ZipInfo, file: IO[bytes]) -> int:
+    """Return where an entry ends: behind its header, its content, and what describes that."""
+    file.seek(entry.header_offset)
+    lengths = file.read(_LOCAL)[_LOCAL_LENGTHS]
+    name_and_more: int = sum(struct.unpack("<2H", lengths))
+    end = entry.header_offset + _LOCAL + name_and_more + entry.compress_size
+    if entry.flag_bits & _DESCRIBED:
+        file.seek(end)
+        found = file.read(24)
+        for sizes in ("<3L", "<L2Q"):
+            described = struct.pack(sizes, entry.CRC, entry.compress_size, entry.file_size)
+            for form in (b"PK\7\x08" + described, described):
+                if found.startswith(form):
+                    return end + len(form)
+    return end
 
 
 def _unpack(archive: zipfile.ZipFile, root: Path, shown: str) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from containers.docker_images import HIGRESS_GATEWAY
-from containers.records import GatewayKind
+from containers.docker_images import is_pinned
 from sessions.evidence import unit_results
 from sessions.evidence.alike import refuse_unlike
 from sessions.evidence.founded import refuse_unfounded
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
     from sessions.matrix.records import Result
 
 _NAMED_AT_MOST = 3
-# EVIDENCE.md 11: with fewer, a random first key may never have been the other one.
+# docs/evidence.md, 11: with fewer, a random first key may never have been the other one.
 ENOUGH_REPEATS = 3
-PINNED_DIGEST = HIGRESS_GATEWAY.partition("@")[2]
 
 
 def compare(  # noqa: PLR0913 - two runs, and what lies beside them
@@ -139,18 +137,13 @@ def judge(
     return PairVerdict.PROVEN, (proof,)
 
 
-def is_pinned(testbed: TestbedFacts) -> bool:
-    """Whether the gateway was Higress' pinned image, by its digest, with the module as built."""
-    gateway = testbed.gateway
-    pinned = gateway.kind is GatewayKind.HIGRESS and gateway.digest == PINNED_DIGEST
-    return pinned and testbed.adapter is None
-
-
 def _no_release_evidence(
     testbed: TestbedFacts, run: Run, results: Mapping[Variant, Sequence[Result]]
 ) -> Iterator[str]:
     """Say why a pair is no release evidence for Higress' gateway."""
-    if not (testbed.gateway.release_evidence and is_pinned(testbed)):
+    gateway = testbed.gateway
+    pinned = is_pinned(gateway.kind, gateway.digest, testbed.adapter)
+    if not (gateway.release_evidence and pinned):
         yield "the gateway was not Higress' pinned image, run unmodified"
     if run.repeats < ENOUGH_REPEATS:
         times = "once" if run.repeats == 1 else f"{run.repeats} times"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from containers.records import Cleanup
     from sessions.evidence.records import Comparison, Run
 
-_REFERENCE = "reference"
+_REFERENCE, _CHECKOUT = "reference", "checkout"
 _HIGRESS_FIX = "higress-"
 
 
@@ -212,25 +212,37 @@ _TESTBED: dict[str, Callable[[Run], str]] = {
 }
 
 
-def rerun(baseline: Run, fixed: Run) -> tuple[str, ...]:
+def rerun(baseline: Run, fixed: Run, *, unit: bool) -> tuple[str, ...]:
     """Return the commands that run the pair again from the same commits, at a shell.
 
-    The options are those of the fixed run's own command; the refs of clean trees become commits.
+    The options are those of the fixed run's own command; the refs of clean trees become commits,
+    and what only the author's machine has is named by what it is.
+
+    Args:
+        baseline: The one run.
+        fixed: The other.
+        unit: Whether Go's own tests belong to it.
     """
     options = _options(fixed.command)
     source = baseline.module.source
-    before = []
-    if source.kind == _REFERENCE:
-        before.append(f"git checkout {shlex.quote(source.commit)}  # in a clone of gateway-proof")
-    elif source.dirty:
+    versions = fixed.machine.versions
+    ours = source.commit if source.kind == _REFERENCE else versions.get("gateway-proof")
+    before = [f"git checkout {shlex.quote(ours)}  # in a clone of gateway-proof"] if ours else []
+    if "--fixed-patch" in options:
+        options["--fixed-patch"] = "PATH/OF/THE/BUNDLE/fixed/config/fix.patch"
+    if source.kind == _CHECKOUT:
+        name = source.repository.rstrip("/").rpartition("/")[2].removesuffix(".git")
+        options["--source"] = f"PATH/TO/{name}"
+    if source.kind != _REFERENCE and source.dirty:
         before.append("# first apply baseline/config/uncommitted.patch to the checkout:")
-    else:
+    elif source.kind != _REFERENCE:
         options["--baseline-ref"] = source.commit
     if "--fixed-ref" in options:
         options["--fixed-ref"] = fixed.module.source.commit
     given = [f"{flag}={value}" if value else flag for flag, value in options.items()]
     tail = f" -- {shlex.join(given)}" if given else ""
-    return (*before, f"nox -s runtime-baseline runtime-fixed{tail}")
+    sessions = "unit runtime-baseline runtime-fixed" if unit else "runtime-baseline runtime-fixed"
+    return (*before, f"nox -s {sessions}{tail}")
 
 
 def _options(command: list[str]) -> dict[str, str]:

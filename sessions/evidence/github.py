@@ -15,6 +15,7 @@ from sessions.evidence import facts, harmless, markup
 from sessions.evidence.records import PairVerdict
 from sessions.evidence.rows import Outcome
 from sessions.matrix import verdict
+from wasm import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,8 +43,7 @@ def tell(comparison: Comparison, variables: Mapping[str, str] = os.environ) -> N
         ):
             f.write(summary(comparison))
     if variables.get(ACTIONS) == "true":
-        for line in error_lines(comparison):
-            print(line)
+        terminal.give_commands(error_lines(comparison))
 
 
 def error_lines(comparison: Comparison) -> tuple[str, ...]:
@@ -51,12 +51,9 @@ def error_lines(comparison: Comparison) -> tuple[str, ...]:
     if comparison.verdict is PairVerdict.PROVEN:
         return ()
     reasons = comparison.reasons[:_ANNOTATIONS]
-    return tuple(f"::error title={comparison.verdict}::{_escaped(each)}" for each in reasons)
-
-
-def _escaped(text: str) -> str:
-    """Escape a message as the runner reads it; what cannot be seen is named before that."""
-    return harmless.shown(text, _SENTENCE).replace("%", "%25")
+    return tuple(
+        terminal.annotation(comparison.verdict, harmless.shown(each, _SENTENCE)) for each in reasons
+    )
 
 
 def summary(comparison: Comparison) -> str:

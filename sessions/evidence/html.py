@@ -18,7 +18,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
-from sessions.evidence import facts, harmless, picture, rows
+from sessions.evidence import facts, harmless, picture, publishable, rows
 from sessions.evidence.attached import Attached
 from sessions.evidence.records import PairVerdict
 from sessions.matrix import credentials
@@ -87,7 +87,7 @@ def render(  # noqa: PLR0913 - two runs, and what lies beside them
             provenance=facts.provenance(baseline, fixed),
             patches=_patches(baseline, fixed),
             configs=[(case, _config(case.plugin)) for case in baseline.cases[: LIMITS.configs]],
-            rerun=facts.rerun(baseline, fixed),
+            rerun=facts.rerun(baseline, fixed, unit=bool(comparison.unit[Variant.FIXED].suites)),
             attached=beside,
             has_logs=any(each.excerpts for each in beside.values()),
             style=Markup(style),  # noqa: S704 - our own file
@@ -201,7 +201,8 @@ def _patches(baseline: Run, fixed: Run) -> list[tuple[str, bytes]]:
 
 def _masked(patch: bytes) -> bytes:
     """Return a patch as it is shown: what looks like a credential is not repeated."""
-    return credentials.masked(patch.decode("latin-1")).encode("latin-1")
+    shown = publishable.masked_patch(patch.decode("latin-1"))
+    return credentials.masked(shown).encode("latin-1")
 
 
 def _patch_class(line: str) -> str:

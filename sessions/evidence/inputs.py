@@ -1,4 +1,4 @@
-"""What both variants must share, and its digest: all but the module (EVIDENCE.md 1).
+"""What both variants must share, and its digest: all but the module (docs/evidence.md, 1).
 
 Ports, addresses and the places of files are a run's own: Envoy's configuration is taken without
 them. Whether they lead to the mock and nowhere else is another question (see verification).

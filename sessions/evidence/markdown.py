@@ -77,7 +77,9 @@ def render(  # noqa: PLR0913 - two runs, and what lies beside them
         "runs": (baseline, fixed),
         "row_count": len(every),
         "provenance": facts.provenance(baseline, fixed),
-        "rerun": facts.rerun(baseline, fixed),
+        "rerun": facts.rerun(baseline, fixed, unit=bool(comparison.unit[Variant.FIXED].suites)),
+        "reproduced": [row for row in every if row.must_fail and row.lanes[0].as_declared],
+        "failing": [(row, row.lanes[1].failed) for row in every if row.lanes[1].failed],
         "attached": {variant: (attached or {}).get(variant, Attached()) for variant in Variant},
         "one_key": [row for row in every if any(_one_key(lane) for lane in row.lanes)],
     }

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sessions.evidence.records import Run
+from sessions.matrix.cells import plan
 from sessions.matrix.records import Result
+from wasm.records import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +28,12 @@ class Recorded:
         """Whether the matrix ran to its end, and every cell has a valid observation."""
         return not self.run.failure and all(result.checks for result in self.results)
 
+    @property
+    def short_of_its_claim(self) -> str:
+        """Why the run is not what its variant must show, in a sentence; empty when it is."""
+        planned = len(plan(self.run.cases, self.run.repeats))
+        return self.run.failure or shortcoming(self.run.variant, self.results, planned)
+
     def text(self, name: str) -> str:
         """Return a file's text.
 
@@ -36,3 +48,21 @@ class Recorded:
             return (self.folder / name).read_bytes()
         except OSError as error:
             raise ValueError(f"{name} cannot be read ({error.strerror})") from error
+
+
+def shortcoming(variant: Variant, results: Sequence[Result], planned: int) -> str:
+    """Return what cells lack of what a variant must show, in a sentence; empty for nothing."""
+    wrong = [result for result in results if not result.as_declared]
+    if wrong:
+        return (
+            f"{variant}: {len(wrong)} of {len(results)} cells are not as declared, first "
+            f"{wrong[0].cell.id}: {wrong[0].finding}"
+        )
+    if len(results) != planned:
+        return f"{variant}: only {len(results)} of {planned} planned cells were run"
+    if variant is Variant.BASELINE and not any(result.must_fail for result in results):
+        return (
+            "baseline: no cell had to fail, so nothing was reproduced; expected at least one case "
+            "with `must_fail`; choose such a one with --case or --cases"
+        )
+    return ""

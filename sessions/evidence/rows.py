@@ -85,6 +85,11 @@ class Lane(NamedTuple):
         """Whether every repeat showed exactly what it had to."""
         return all(outcome.as_declared for outcome in self.outcomes)
 
+    @property
+    def failed(self) -> tuple[CheckName, ...]:
+        """Every check that failed in some repeat, in the order in which they are made."""
+        return in_order(name for each in self.alike for name in each.result.failed_checks)
+
 
 class Row(NamedTuple):
     """A case in a mode."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import textwrap
 from collections import Counter
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from sessions.evidence import facts, github, harmless
+from sessions.evidence import facts, github, harmless, html, signing, store
 from sessions.evidence.records import PairVerdict
 from sessions.matrix import verdict
 from sessions.matrix.checks import in_order
 from sessions.matrix.verdict import Verdict
+from wasm.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
@@ -44,13 +46,10 @@ def show(comparison: Comparison, bundle: Path) -> None:
     )
     for line in (*_table(comparison.cells), Text(), *_facts(comparison, bundle), Text()):
         _print(console, line)
-    first, *others = map(harmless.plain, comparison.reasons)
-    for reason in others[:_REASONS]:
-        _print(console, Text(f"also: {reason}"))
-    if len(others) > _REASONS:
-        _print(console, Text(f"also: {len(others) - _REASONS:,} more, in comparison.json"))
+    for line in _reasons(comparison):
+        _print(console, line)
     github.tell(comparison)
-    last = Text(f"{comparison.verdict}: {first}")
+    last = Text(f"{comparison.verdict}: {harmless.plain(comparison.reasons[0])}")
     last.stylize(f"bold {_COLOURS[comparison.verdict]}", 0, len(comparison.verdict))
     _print(console, last)
 
@@ -173,3 +172,25 @@ def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
     for why in comparison.no_release_evidence:
         yield Text(f"            {harmless.plain(why)}")
     yield Text(f"evidence  {bundle}")
+    yield Text(f"report    {bundle / html.NAME}")
+    if (bundle / store.SIGNATURE).is_file():
+        yield Text(f"signed    {store.SIGNATURE}{_by(bundle)}")
+
+
+def _by(bundle: Path) -> str:
+    with contextlib.suppress(EvidenceError):
+        return f", with the key {signing.key_of(bundle)}"
+    return ""
+
+
+def _reasons(comparison: Comparison) -> Iterator[Text]:
+    """Give every reason in order, where there are more than the one that the verdict names."""
+    number = len(comparison.reasons)
+    if number == 1:
+        return
+    yield Text(f"why it is {comparison.verdict}, {number:,} reasons:")
+    for reason in comparison.reasons[:_REASONS]:
+        yield Text(f"{_INDENT}{harmless.plain(reason)}")
+    if number > _REASONS:
+        yield Text(f"{_INDENT}and {number - _REASONS:,} more, in comparison.json")
+    yield Text()

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from containers.envoy_config import UPSTREAM_CLUSTER
 from sessions.evidence.differences import differences
+from sessions.evidence.findings import Findings
 from sessions.matrix import breakdowns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from containers.exchange import Attempt
+    from sessions.evidence.findings import Check
     from sessions.evidence.recorded import Recorded
-    from sessions.evidence.verification.findings import Check
     from sessions.matrix.records import Result
 
 ACCESS, UPSTREAM, STATS, CLUSTERS, GATEWAY = (
@@ -212,24 +214,26 @@ def gateway_log(side: Recorded) -> Check:
 
 def unreconciled(side: Recorded) -> str:
     """Say, with the figures, what gateway, mock and cells tell otherwise of a run; else nothing."""
-    try:
-        for check in (gateway_log, routing, upstream_log, access_log):
-            problem = next(check(side), "")
-            if problem:
-                break
-        else:
-            return ""
-        figures = _figures(side)
-    except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        problem, figures = f"the logs cannot be read: {error}", ""
+    found = Findings("logs")
+    checks = {
+        "the gateway's log": gateway_log,
+        "the routing": routing,
+        "the mock's log": upstream_log,
+        "the access log": access_log,
+    }
+    if all(found.look(name, "", partial(check, side)) for name, check in checks.items()):
+        return ""
+    problem = found.failed[0].problems[0]
+    found.look("the figures", "", partial(_figures, side))
     return (
-        f"what was seen does not add up: {problem}{figures}; expected gateway, "
+        f"what was seen does not add up: {problem}{found.made[-1].told}; expected gateway, "
         "mock and cells to tell of the same requests, and no breakdown; see logs/ of this run, and "
         "run it again"
     )
 
 
-def _figures(side: Recorded) -> str:
+def _figures(side: Recorded) -> Check:
+    yield from ()
     stats = _stats(side.text(STATS))
     counted = stats.get(f"cluster.{UPSTREAM_CLUSTER}{_TOTAL}", 0)
     listened = sum(stats.get(f"http.{c.name}.downstream_rq_total", 0) for c in side.run.cases)

@@ -1,4 +1,4 @@
-"""Go's own tests on the very module under proof, as a bundle takes them in (EVIDENCE.md 13)."""
+"""Go's own tests on the very module, as a bundle takes them in (docs/evidence.md, 13)."""
 
 from __future__ import annotations
 

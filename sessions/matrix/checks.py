@@ -25,6 +25,7 @@ class CheckName(StrEnum):
     RETRY_METHOD = "retry_method"
     RETRY_PATH = "retry_path"
     RETRY_BODY = "retry_body"
+    RETRY_HEADERS = "retry_headers"
     CLIENT_STATUS = "client_status"
     CLIENT_BODY = "client_body"
 

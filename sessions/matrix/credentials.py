@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import string
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ _NAME = re.compile(
     r"token|secret|passw|passphrase|pwd|credential|authorization|cookie|signature|authid"
     r"|(api|access|private|auth|signing|subscription|account)key|^(auth|ak|sk)$"
 )
+_KEY_ENDS = re.compile(r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
+# What a private key is written with, and how far before its end it may reach.
+_OF_A_KEY = string.ascii_letters + string.digits + "+/=\\" + string.whitespace
+_KEY_AT_MOST = 20_000
 _SMALL, _REMEMBERED = 4_096, 4_096
 _NAMES_A_FIELD = {"name", "key", "header", "headername", "field"}
 
@@ -87,7 +92,8 @@ _SHAPES = (
     _shape(
         "-----begin",  # to its end, or as far as it was written
         r"(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:[\s\S]{0,20000}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[\w+/=\s\\]*))",
+        r"(?:[\s\S]{0,20000}?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"|(?:(?!masked-\d)[\w+/=\s\\])*))",
     ),
     _shape("://", r"://[^/\s:@]*:([^/\s@]+)@"),  # a URL's password
     _shape(
@@ -127,7 +133,7 @@ def by_name(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401
 
 def by_shape(text: str) -> Iterator[str]:
     """Give every part of a text that has the shape of a credential; a mask is none."""
-    for start, end in _spans(text):
+    for start, end in spans(text):
         yield text[start:end]
 
 
@@ -140,12 +146,15 @@ def mask(credential: str) -> str:
 
 def masked(text: str) -> str:
     """Return a text with a mask for every part that has the shape of a credential."""
+    found = spans(text)
+    return masked_at(text, ((s, e) for s, e in found if not is_dummy(text[s:e])))
+
+
+def masked_at(text: str, places: Iterable[tuple[int, int]]) -> str:
+    """Return a text with a mask at each place; one for what two shapes see in one place."""
     found: list[tuple[int, int]] = []
-    for start, end in sorted(_spans(text)):
-        if is_dummy(text[start:end]):
-            continue
+    for start, end in sorted(places):
         if found and start < found[-1][1]:
-            # One mask for what two shapes see in one place.
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
             found.append((start, end))
@@ -199,8 +208,8 @@ def field_names(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: AN
             yield from field_names(below, f"{path}[{number}]")
 
 
-def _spans(text: str) -> Iterable[tuple[int, int]]:
-    """Give where in a text each credential stands."""
+def spans(text: str) -> Iterable[tuple[int, int]]:
+    """Give where in a text each part stands that has the shape of a credential."""
     # Headers, paths and bodies of a matrix are few and small, and come again in every repeat.
     return _remembered(text) if len(text) <= _SMALL else _look(text)
 
@@ -215,11 +224,25 @@ def _look(text: str) -> Iterator[tuple[int, int]]:
     if len(lower) != len(text):
         # Only ASCII is looked for; a few letters are longer in lower case.
         lower = "".join(c.lower() if c.isascii() else c for c in text)
+    ends = set()
     for shape in _SHAPES:
         for found in _matches(shape, text, lower):
             start, end = found.span(found.lastindex or 0)
             if not _MASK.fullmatch(text, start - shape.before, end):
+                ends.add(end)
                 yield start - shape.before, end
+    yield from ((start, end) for start, end in _ends_of_keys(text, lower) if end not in ends)
+
+
+def _ends_of_keys(text: str, lower: str) -> Iterator[tuple[int, int]]:
+    """Give where the last part of each private key stands, whose beginning may be elsewhere."""
+    for place in _places(lower, "-----end"):
+        found = _KEY_ENDS.match(text, place)
+        if found is not None:
+            before = text[max(0, place - _KEY_AT_MOST) : place]
+            masked = max((each.end() for each in _MASK.finditer(before)), default=0)
+            lines = before[max(len(before.rstrip(_OF_A_KEY)), masked) :].lstrip()
+            yield place - len(lines), found.end()
 
 
 def _matches(shape: _Shape, text: str, lower: str) -> Iterator[re.Match[str]]:

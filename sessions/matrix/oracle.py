@@ -7,6 +7,7 @@ same object in another order.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from sessions.matrix.case import Case
 
 NO_ATTEMPT = "no such attempt"
+# What a retry has otherwise than the first attempt, as a callout of the gateway's: how its body is
+# framed, and what client and gateway say of themselves. Credentials have checks of their own.
+_NOT_THE_PROVIDERS = re.compile(
+    r"content-length|transfer-encoding|accept|user-agent|x-request-id"
+    r"|x-forwarded-.*|x-envoy-.*"
+)
 
 
 def judge(
@@ -56,6 +63,7 @@ def judge(
         retry = attempts[1] if len(attempts) > 1 else None
         others = [key for key in case.keys if first is None or key != first.key]
         checks += _attempt("retry", case, retry, others)
+        checks.append(_same_headers(first, retry))
     checks += [
         _equal(CheckName.CLIENT_STATUS, case.client.status, response.status),
         _same_json(CheckName.CLIENT_BODY, case.client.json, response.body),
@@ -86,6 +94,22 @@ def _attempt(which: str, case: Case, attempt: Attempt | None, keys: Sequence[str
         _equal(path, wanted.target, attempt.target),
         _same_json(body, wanted.json, attempt.body),
     ]
+
+
+def _same_headers(first: Attempt | None, retry: Attempt | None) -> Check:
+    """Check that a retry has every header that the provider set as the first attempt had it."""
+    expected, actual = (_of_provider(each) if each else NO_ATTEMPT for each in (first, retry))
+    holds = first is not None and expected == actual
+    return Check(name=CheckName.RETRY_HEADERS, expected=expected, actual=actual, holds=holds)
+
+
+def _of_provider(attempt: Attempt) -> list[list[str]]:
+    """Return the host and the headers that a provider may have set, in the order of their names."""
+    return sorted(
+        [name, value]
+        for name, value in (("host", attempt.host), *attempt.headers)
+        if not _NOT_THE_PROVIDERS.fullmatch(name) and not credentials.in_headers([(name, value)])
+    )
 
 
 def _equal(name: CheckName, expected: Any, actual: Any) -> Check:  # noqa: ANN401 - a check's values

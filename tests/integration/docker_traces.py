@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import subprocess
@@ -120,6 +121,7 @@ def own_daemon(folder: Path) -> Iterator[OwnDaemon]:
             )
         finally:
             client.close()
+            gc.collect()  # of sockets that were not connected, where a test ignores their warning
             process.terminate()
             process.wait(timeout=60)
 

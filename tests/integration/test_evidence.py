@@ -58,7 +58,10 @@ def test_a_fresh_bundle_and_its_archive_are_verified_without_go_and_docker(
     for path in (made.folder, made.archive):
         done = verify(path)
         assert (done.returncode, done.stderr) == (0, "")
-        assert re.search(r"\nverified: all \d+ checks of the bundle hold\n$", done.stdout)
+        assert re.search(
+            r"\nverified: all \d+ checks of the bundle hold; what it says is: proven\n$",
+            done.stdout,
+        )
         assert "FAIL" not in done.stdout
         assert "18 requests, 18 lines, one to one" in done.stdout
         assert "27 attempts, 27 lines, one to one" in done.stdout
@@ -142,6 +145,28 @@ def test_the_evidence_of_a_gateway_that_was_killed_is_evidence_too(
     found = verification.of(session.folder)
     assert found.failed == ()
     assert "lines; the run is not whole" in "\n".join(found.lines)
+
+
+def test_a_credential_in_the_log_of_a_gateway_that_does_not_start_is_shown_to_nobody(
+    start: Callable[..., Session], both: Both, tmp_path: Path
+) -> None:
+    assert both, "built before"
+    secret = "sk-live-" + "0123456789abcdef"
+    gateway = tmp_path / "envoy"
+    gateway.write_text(
+        "#!/bin/sh\n"
+        'test "$1" = --version && exec echo "envoy  version: abc/1.40.0/Clean/RELEASE/BoringSSL"\n'
+        f"echo 'the plugin got {secret}' >&2; exit 3\n"
+    )
+    gateway.chmod(0o755)
+    session = start("fixed", tmp_path / "run", f"--envoy={gateway}", env={"GITHUB_ACTIONS": "true"})
+    assert session.wait() == 2
+    said = session.stdout + session.stderr
+    assert "the plugin got masked-24-characters" in session.stderr
+    assert "::error title=gateway-proof::" in session.stdout
+    assert secret not in said
+    files = [path for path in session.folder.rglob("*") if path.is_file()]
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
 
 
 def test_a_changed_verdict_ends_in_a_sentence_that_names_it(

@@ -21,7 +21,10 @@ from tests.integration.running import MATRIX, PROJECT, ours, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)
+
+# Two runs of the matrix, on a machine that does much else.
+PATIENCE_S = 180
 
 INTERRUPTED = "interrupted before the matrix was done; expected it to run to its end; run it again"
 ONE = ("--engine=process", "--gateway=envoy", "--case=openai-chat", "--repeat=1")
@@ -47,17 +50,19 @@ def here(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(here: Path) -> Callable[..., subprocess.Popen[str]]:
-    def started(*argv: str, **env: str) -> subprocess.Popen[str]:
+    def started(*argv: str, stdout: int = subprocess.PIPE, **env: str) -> subprocess.Popen[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "GITHUB_"))}
         clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
         return subprocess.Popen(
             [*NOX, *argv],
             cwd=here,
             env={**clean, "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", **env},
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             process_group=0,
+            # A shell without job control starts `pytest &` with SIGINT ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
 
     return started
@@ -67,7 +72,7 @@ def start(here: Path) -> Callable[..., subprocess.Popen[str]]:
 def nox(start: Callable[..., subprocess.Popen[str]]) -> Callable[..., Ended]:
     def run(*argv: str, **env: str) -> Ended:
         with start(*argv, **env) as process:
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=PATIENCE_S)
         return Ended(process.returncode, stdout, stderr)
 
     return run
@@ -96,8 +101,8 @@ def test_a_bad_option_is_one_sentence(nox: Callable[..., Ended], here: Path) -> 
     ]
     assert ended.last == aborted(
         "runtime-baseline",
-        "argument --repeat: found '0', expected a whole number from 1; `nox -s runtime-baseline -- "
-        "--help` lists the options",
+        "argument --repeat: found '0', expected a whole number from 1 to 10000; `nox -s "
+        "runtime-baseline -- --help` lists the options",
     )
     assert list(here.iterdir()) == []
 
@@ -107,6 +112,22 @@ def test_help_is_shown_and_nothing_is_run(nox: Callable[..., Ended], here: Path)
     assert (ended.status, ended.stderr) == (0, "nox > Running session runtime-fixed\n")
     assert ended.stdout.startswith("usage: nox -s runtime-fixed -- ")
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_help_that_a_full_disk_does_not_take_is_no_success(
+    start: Callable[..., subprocess.Popen[str]],
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = start("-s", "runtime-fixed", "--", "--help", stdout=full.fileno())
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert Ended(1, "", stderr).last == aborted(
+        "runtime-fixed",
+        "the output cannot be written (No space left on device); expected it to be taken to its "
+        "end; make room for it or send it elsewhere, and run it again",
+    )
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.parametrize(
@@ -158,9 +179,13 @@ def test_a_failure_is_annotated_where_github_runs_us(nox: Callable[..., Ended], 
     argv = ("-s", "runtime-baseline", "--", *ONE, "--cases=100%", "--evidence=ev")
     ended = nox(*argv, GITHUB_ACTIONS="true")
     assert ended.status == 1
-    assert ended.stdout == (
+    first, again, told, stopped, last = ended.stdout.splitlines()
+    word = first.removeprefix("::stop-commands::")
+    assert re.fullmatch(r"[0-9a-f]{32}", word)
+    assert (again, stopped, last) == (f"::{word}::", first, f"::{word}::")
+    assert told == (
         f"::error title=gateway-proof::no cases in {here}/100%25 (No such file or directory); "
-        "expected *.toml files as in sessions/matrix/cases; name their folder with --cases\n"
+        "expected *.toml files as in sessions/matrix/cases; name their folder with --cases"
     )
 
 
@@ -234,7 +259,7 @@ def test_a_library_s_warning_fails_our_own_tests_and_no_session_of_a_user_s(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert ("DeprecationWarning: use another name" in done.stdout) is ours
     assert ("INTERNALERROR" in done.stdout) is ours
@@ -276,6 +301,56 @@ def test_a_fixed_run_beside_a_baseline_that_failed_in_the_same_command_proves_no
     assert ours(here) == []
 
 
+def test_an_older_baseline_is_compared_with_and_does_not_decide_a_fixed_run(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    """It may well have been made with other options; here it reproduced nothing."""
+    argv = ("--", *ONE, "--evidence=ev")
+    assert nox("-s", "runtime-baseline", *argv).status == 1
+    ended = nox("-s", "runtime-fixed", *argv)
+    assert ended.status == 0, ended.stderr
+    assert (
+        "nox > inconclusive: no cell had to fail on the baseline, so nothing was reproduced\n"
+        "nox > Session runtime-fixed was successful" in ended.stderr
+    )
+    comparison = json.loads((here / "ev/latest/bundle/comparison.json").read_bytes())
+    assert comparison["verdict"] == "inconclusive"
+
+
+def test_a_fixed_run_that_failed_ends_in_its_own_sentence_whatever_the_comparison_says(
+    nox: Callable[..., Ended],
+) -> None:
+    """What is called fixed here is the baseline once more, in which the defect is."""
+    argv = ("--engine=process", "--gateway=envoy", "--case=kling-text-to-video", "--repeat=1")
+    fixed = ("--fixed-ref=HEAD", "--evidence=ev")
+    ended = nox("-s", "runtime-baseline", "runtime-fixed", "--", *argv, *fixed)
+    assert ended.status == 1
+    told = (
+        "kling-text-to-video/retry/1: expected no check to fail, failed: retry_path, retry_body, "
+        "client_status, client_body"
+    )
+    assert f"nox > refuted: fixed: {told}\n" in ended.stderr
+    aborts = [line for line in ended.stderr.splitlines() if " aborted: " in line]
+    assert [re.sub(r" \(took [^)]*\)\.$", ".", line) for line in aborts] == [
+        aborted("runtime-fixed", f"fixed: 1 of 2 cells are not as declared, first {told}")
+    ]
+
+
+def test_ctrl_c_while_a_matrix_with_keep_is_being_started_is_an_interrupt(
+    start: Callable[..., subprocess.Popen[str]], here: Path
+) -> None:
+    with start("-s", "runtime-fixed", "--", *ONE, "--keep", "--evidence=ev") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("nox > python -m pytest "):
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, stderr) == (130, "nox > Session runtime-fixed interrupted.\n")
+    assert list((here / "ev" / "runs").iterdir()) == []
+    assert ours(here) == []
+
+
 def test_the_ctrl_c_that_ends_keep_is_its_normal_end(
     start: Callable[..., subprocess.Popen[str]], here: Path
 ) -> None:
@@ -285,7 +360,7 @@ def test_the_ctrl_c_that_ends_keep_is_its_normal_end(
             if line.startswith("  openai-chat: http"):
                 break
         os.killpg(process.pid, signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, stderr
     assert "nox > Session runtime-fixed was successful" in stderr
     run = json.loads((here / "ev/latest/fixed/run.json").read_bytes())
@@ -305,7 +380,7 @@ def test_ctrl_c_before_keep_is_an_interrupt(
 
         until(envoy_runs)
         os.killpg(process.pid, signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert stderr.splitlines()[-2:] == [
         f"error: {INTERRUPTED}",

@@ -162,7 +162,8 @@ def test_an_upstream_that_always_fails_is_no_reproduction(
         success=("[success]\nstatus = 200", "[success]\nstatus = 500"),
     )
     failed = (
-        "attempt_count, retry_key, retry_method, retry_path, retry_body, client_status, client_body"
+        "attempt_count, retry_key, retry_method, retry_path, retry_body, retry_headers, "
+        "client_status, client_body"
     )
     refuted(start, report, folder, tmp_path, failed)
 
@@ -173,7 +174,8 @@ def test_a_plugin_with_one_key_only_is_no_reproduction(
     one, two = '["dummy-key-a"]', '["dummy-key-a", "dummy-key-b"]'
     folder = cases(keys=(f"keys = {two}", f"keys = {one}"), tokens=(f"s = {two}", f"s = {one}"))
     failed = (
-        "attempt_count, retry_key, retry_method, retry_path, retry_body, client_status, client_body"
+        "attempt_count, retry_key, retry_method, retry_path, retry_body, retry_headers, "
+        "client_status, client_body"
     )
     refuted(start, report, folder, tmp_path, failed)
 

@@ -16,7 +16,7 @@ from containers.records import Listener
 from containers.testbed import Plan
 from sessions.evidence import store
 from sessions.evidence.recorder import Recorder
-from sessions.matrix import case, cells
+from sessions.matrix import case, cells, credentials
 from sessions.matrix.options import MATRIX_OPTIONS
 from sessions.matrix.progress import Shown
 from sessions.matrix.verdict import ProtocolMismatch
@@ -115,7 +115,7 @@ def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed
     except ProofError as error:
         recorder.failure = error.sentence  # which is the last thing that is said
         for line in terminal.explanation(error):
-            terminal.say(line)
+            terminal.say(credentials.masked(line))
         if not opened:
             # Of cells that were not run pytest would tell the same in its own words, first.
             pytestconfig.pluginmanager.unregister(name="terminalreporter")

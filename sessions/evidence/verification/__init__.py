@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessions.evidence import archive, store
+from sessions.evidence.findings import Findings
 from sessions.evidence.verification import files, pair, reading, side
-from sessions.evidence.verification.findings import Findings
 from wasm.errors import EvidenceError
 from wasm.records import Variant
 
@@ -61,6 +61,8 @@ def _bundle(root: Path, allowed_signers: Path | None) -> Findings:
     baseline, fixed = sides[Variant.BASELINE], sides[Variant.FIXED]
     if baseline is not None and fixed is not None:
         pair.check(found, root, baseline, fixed, told)
+    if told is not None:
+        found.says = f"what it says is: {told.verdict}"
     return found
 
 
@@ -70,4 +72,10 @@ def _run(root: Path, allowed_signers: Path | None) -> Findings:
         alone = reading.side(found, root, None)
         if alone is not None:
             side.check(found, alone)
+            short = alone.short_of_its_claim
+            found.says = (
+                f"what it says is: it does not show what its variant claims: {short}"
+                if short
+                else f"what it says is: every cell is as declared of {alone.run.variant}"
+            )
     return found

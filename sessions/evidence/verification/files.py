@@ -6,7 +6,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from sessions.evidence import sealing, signing, store
+import msgspec
+
+from sessions.evidence import publishable, sealing, signing, store
 from sessions.matrix import credentials
 from wasm.errors import EvidenceError
 from wasm.records import Variant
@@ -15,10 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.evidence.verification.findings import Check, Findings
+    from sessions.evidence.findings import Check, Findings
+    from sessions.evidence.verification.reading import Side
 
 PLAIN_FILES, HASHES, SIGNATURE, SECRETS = "plain files", "hashes", "signature", "secrets"
 CHECKS = (PLAIN_FILES, HASHES, SIGNATURE, SECRETS)
+# What a cell carried is masked where it is judged; the fix is kept as it is.
+_MASKED_ELSEWHERE = (store.RUN, store.CELLS, store.FIX)
 _ENCODED = re.compile(r'"(body_base64|content)": ?"[A-Za-z0-9+/=]*"')
 
 
@@ -83,9 +88,37 @@ def _secrets(root: Path) -> Check:
             continue
         number += 1
         text = _ENCODED.sub("", path.read_bytes().decode("latin-1"))
-        if name.endswith(store.UNCOMMITTED):
-            text = "\n".join(line for line in text.split("\n") if line.startswith("+"))
-        for credential in credentials.by_shape(text):
-            if not credentials.is_dummy(credential):
-                yield f"{name} holds what looks like a credential, {len(credential)} characters"
+        look = publishable.in_patch if name.endswith(store.UNCOMMITTED) else credentials.spans
+        for start, end in look(text):
+            if not credentials.is_dummy(text[start:end]):
+                yield f"{name} holds what looks like a credential, {end - start} characters"
     return f"{number} files, none holds what looks like a credential"
+
+
+def masks(side: Side) -> Check:
+    """A mask outside the cells has failed the run: a log that holds one comes of no valid run.
+
+    Commands and variables are masked as they are recorded, and fail nothing; a cell says itself
+    why it could not be observed, and pytest's report repeats that.
+    """
+    told = {mask for result in side.results for mask in credentials.masks(result.reason)}
+    number = 0
+    for name, text in _texts_of(side):
+        found = [mask for mask in dict.fromkeys(credentials.masks(text)) if mask not in told]
+        number += len(found)
+        if found and not side.run.failure:
+            yield f"{name} holds {found[0]}, for which the run must have failed, and it has not"
+    return f"{number}, and the run failed for it" if number else "none outside the cells"
+
+
+def _texts_of(side: Side) -> Iterator[tuple[str, str]]:
+    testbed = msgspec.json.encode(side.run.testbed)
+    yield f"{store.RUN}: testbed", testbed.decode()
+    for path in _entries(side.folder):
+        name = path.relative_to(side.folder).as_posix()
+        if not path.is_file() or name in _MASKED_ELSEWHERE:
+            continue
+        text = path.read_bytes().decode("latin-1")
+        if name == store.UNCOMMITTED:
+            text = "\n".join(line for line in text.split("\n") if line.startswith("+"))
+        yield name, text

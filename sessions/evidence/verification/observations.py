@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from containers.exchange import Attempt
-    from sessions.evidence.verification.findings import Check
+    from sessions.evidence.findings import Check
     from sessions.evidence.verification.reading import Side
     from sessions.matrix.records import Result
 

@@ -15,8 +15,8 @@ from wasm.records import Variant
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sessions.evidence.findings import Check, Findings
     from sessions.evidence.records import Comparison
-    from sessions.evidence.verification.findings import Check, Findings
     from sessions.evidence.verification.reading import Side
 
 PAIRING, REPEATS, UNIT, COMPARISON, DRAWN, NOTHING_ELSE = (

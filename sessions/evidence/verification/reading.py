@@ -18,7 +18,7 @@ from sessions.matrix.records import Result
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.evidence.verification.findings import Check, Findings
+    from sessions.evidence.findings import Check, Findings
     from wasm.records import Variant
 
 SCHEMAS = "schemas"

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessions.evidence import traffic
-from sessions.evidence.verification import observations, testbed
+from sessions.evidence.verification import files, observations, testbed
 from sessions.evidence.verification.junit import junit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sessions.evidence.verification.findings import Check, Findings
+    from sessions.evidence.findings import Check, Findings
     from sessions.evidence.verification.reading import Side
 
 _MADE: dict[str, Callable[[Side], Check]] = {
     "files": testbed.files,
+    "masks": files.masks,
     "provenance": testbed.provenance,
     "commands": testbed.commands,
     "gateway": testbed.gateway,

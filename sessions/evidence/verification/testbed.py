@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from containers.docker_images import is_pinned
 from containers.envoy_config import UPSTREAM_CLUSTER
 from containers.records import EngineKind, GatewayKind
 from sessions.evidence import inputs, store
-from sessions.evidence.compare import is_pinned
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from containers.records import TestbedFacts
-    from sessions.evidence.verification.findings import Check
+    from sessions.evidence.findings import Check
     from sessions.evidence.verification.reading import Side
     from wasm.records import Patch
 
@@ -127,7 +127,7 @@ def gateway(side: Side) -> Check:
         yield f"the upstream has no SHA-256: {facts.upstream_sha256!r}"
     yield from _adapted(side, facts)
     yield from _engine(facts)
-    pinned = is_pinned(facts)
+    pinned = is_pinned(facts.gateway.kind, facts.gateway.digest, facts.adapter)
     if facts.gateway.release_evidence is not pinned:
         yield f"release evidence is said to be {facts.gateway.release_evidence}, expected {pinned}"
     return f"{facts.gateway.kind}, Envoy {version}, engine {facts.engine}"

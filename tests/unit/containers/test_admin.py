@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from containers import admin
 from wasm.errors import GatewayError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+PROJECT = Path(__file__).resolve().parents[3]
 REFUSING = "http://127.0.0.1:1"
 
 
@@ -61,3 +63,23 @@ def test_a_gateway_that_is_mute_costs_one_time_limit_and_not_one_for_each_file(
     assert len(server.requests) == 1
     kept = {each.name: each.read_text() for each in (tmp_path / "logs").iterdir()}
     assert kept == dict.fromkeys(admin._SNAPSHOTS, "not available: ReadTimeout\n")
+
+
+def test_what_the_gateway_counted_is_utf8_wherever_it_is_kept(
+    serve: Any, answering: Any, tmp_path: Path
+) -> None:
+    """A process whose locale is plain ASCII, and that Python is kept from making UTF-8."""
+    (tmp_path / "logs").mkdir()
+    server = serve(answering("200 OK", "caf\u00e9: 1\n".encode()))
+    program = (
+        "import pathlib, sys; from containers import admin; "
+        "admin.snapshot(sys.argv[1], pathlib.Path(sys.argv[2]))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, server.url, str(tmp_path)],
+        cwd=PROJECT,
+        env=os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+        check=True,
+    )
+    kept = {each.name: each.read_bytes() for each in (tmp_path / "logs").iterdir()}
+    assert kept == dict.fromkeys(admin._SNAPSHOTS, "caf\u00e9: 1\n".encode())

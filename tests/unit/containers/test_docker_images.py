@@ -12,6 +12,7 @@ import pytest
 from docker.errors import APIError, ImageNotFound
 
 from containers import docker_images
+from containers.records import GatewayKind
 from wasm import command
 from wasm.errors import GatewayError
 from wasm.records import sha256_of
@@ -147,7 +148,9 @@ def test_only_the_pinned_digest_is_the_pinned_image_whoever_handed_it_on(daemon:
     ):
         repository = reference.rpartition("@")[0] or reference.rpartition(":")[0]
         there, _ = daemon({reference: image(f"{repository}@{digest}")})
-        assert docker_images.pulled(there, reference).pinned is right
+        found = docker_images.pulled(there, reference).digest
+        assert docker_images.is_pinned(GatewayKind.HIGRESS, found, None) is right
+        assert not docker_images.is_pinned(GatewayKind.ENVOY, found, None)
 
 
 # --- Assembled ----------------------------------------------------------------------------------

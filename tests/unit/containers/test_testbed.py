@@ -31,7 +31,7 @@ def testbed(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
         gateway: str = REFUSING,
         control: str = REFUSING,
         exchange_s: float = 5.0,
-        trouble: str | None = None,
+        look_for_end: Callable[[], str | None] = lambda: None,
     ) -> Testbed:
         made.append(
             Testbed(
@@ -41,7 +41,7 @@ def testbed(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
                 control_url=control,
                 upstream_address="127.0.0.1:2",
                 gateway_log=FileLog(tmp_path / "gateway.log"),
-                trouble=lambda: trouble,
+                look_for_end=look_for_end,
             )
         )
         return made[-1]
@@ -179,9 +179,10 @@ def test_a_refusal_of_the_upstream_is_told_in_its_words(
 
 
 def test_an_upstream_that_is_gone_is_told_by_what_ended(testbed: Any) -> None:
+    said = "the upstream exited with status 3 before the matrix was done"
     with pytest.raises(GatewayError) as caught:
-        testbed(trouble="the upstream exited with status 3 before the matrix was done").install({})
-    assert caught.value.sentence == "the upstream exited with status 3 before the matrix was done"
+        testbed(look_for_end=lambda: said).install({})
+    assert caught.value.sentence == said
 
 
 def test_what_ended_is_asked_for_until_something_has_and_then_nobody_is_asked_any_more(
@@ -189,9 +190,7 @@ def test_what_ended_is_asked_for_until_something_has_and_then_nobody_is_asked_an
 ) -> None:
     server = serve(answering("200 OK", b'{"epoch": 7}'))
     said = iter([None, "the gateway exited with status 3"])
-    bed = testbed(control=server.url)
-    bed.trouble = lambda: next(said)
-    bed.__post_init__()
+    bed = testbed(control=server.url, look_for_end=lambda: next(said))
     assert bed.trouble() is None
     assert bed.install({}) == 7
     assert [bed.trouble(), bed.trouble()] == ["the gateway exited with status 3"] * 2

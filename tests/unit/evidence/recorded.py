@@ -68,10 +68,18 @@ def results(
         case = by_name[cell.case]
         wrong = defect and case is KLING and cell.mode is Mode.RETRY
         seen = defective(case) if wrong else right(case, cell.mode)
+        assert seen.response is not None
+        answered = msgspec.structs.replace(
+            seen.response, headers=(("content-type", "application/json"), ("x-of", "the gateway"))
+        )
         attempts = tuple(_journaled(case, cell, seen, epoch, sequence))
         sequence += len(attempts)
         seen = msgspec.structs.replace(
-            seen, request=cells.request(case, cell), attempts=attempts, seconds=0.01
+            seen,
+            request=cells.request(case, cell),
+            attempts=attempts,
+            response=answered,
+            seconds=0.01,
         )
         found.append(cells.conclude(case, cell, variant, seen, ADDRESS))
     return found
@@ -117,7 +125,7 @@ def write(
     found = results(variant, repeats) if found is None else found
     folder.mkdir(parents=True)
     config = _config(folder, variant)
-    write_logs(folder, found)
+    write_logs(folder, [each for each in found if each.response])
     (folder / "junit.xml").write_text(junit(found))
     store.write_cells(folder, found)
     store.write_json(folder / store.CLEANUP, CLEANUP)

@@ -6,9 +6,10 @@ import hashlib
 import io
 import os
 import stat
+import struct
 import subprocess
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -175,6 +176,116 @@ def test_another_compression_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as made:
         made.writestr("run.json", b"1")
     assert refusal(path) == "run.json is compressed in another way than deflate"
+
+
+def with_a_comment(path: Path) -> None:
+    with zipfile.ZipFile(path, "a") as made:
+        made.comment = b"approved"
+
+
+def before(path: Path) -> None:
+    path.write_bytes(b"#!/bin/sh\n" + path.read_bytes())
+
+
+def before_with_offsets_made_to_match(path: Path) -> None:
+    """As zipfile itself adds an archive to a file that is there."""
+    content = path.with_name("z.bin")
+    content.write_bytes(b"#!/bin/sh\n")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(content, "a") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    content.replace(path)
+
+
+def after(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"and more")
+
+
+def between(path: Path, *, where: bytes = b"PK\3\4") -> None:
+    """Put bytes before the last of some parts, and let every offset match."""
+    content = bytearray(path.read_bytes())
+    at = content.rindex(where) if where == b"PK\3\4" else content.index(where)
+    listed = content.rindex(b"PK\1\2") + 42
+    if where == b"PK\3\4":
+        content[listed : listed + 4] = (at + 4).to_bytes(4, "little")
+    start = content.rindex(b"PK\5\6") + 16
+    shifted = int.from_bytes(content[start : start + 4], "little") + 4
+    content[start : start + 4] = shifted.to_bytes(4, "little")
+    content[at:at] = b"more"
+    path.write_bytes(bytes(content))
+
+
+def before_the_list(path: Path) -> None:
+    between(path, where=b"PK\1\2")
+
+
+def before_the_end(path: Path) -> None:
+    """Put there what a .zip of more than 4 GiB has, which no bundle needs and few look into."""
+    content = path.read_bytes()
+    at = content.rindex(b"PK\5\6")
+    number, length, start = struct.unpack("<10xH2L2x", content[at:])
+    sizes = (44, 45, 45, 0, 0, number, number, length, start)
+    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", *sizes)
+    record += struct.pack("<4sLQL", b"PK\6\7", 0, at, 1)
+    path.write_bytes(content[:at] + record + content[at:])
+
+
+def comment_of_an_entry(path: Path) -> None:
+    with zipfile.ZipFile(path, "a") as made:
+        made.infolist()[0].comment = b"approved"
+        made.writestr("c.txt", b"")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (with_a_comment, "it has a comment, 8 bytes"),
+        (comment_of_an_entry, "an entry of it has a comment"),
+        (before, "it has bytes that are of no file, at 0"),
+        (before_with_offsets_made_to_match, "it has bytes that are of no file, at 0"),
+        (between, "it has bytes that are of no file, at 36"),
+        (before_the_list, "it has bytes that are of no file, at 72"),
+        (before_the_end, "it has bytes that are of no file, after its entries"),
+        (after, "it has bytes that are of no file, after its entries"),
+    ],
+)
+def test_bytes_that_are_of_no_file_are_refused(
+    tmp_path: Path, change: Callable[[Path], None], why: str
+) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        for name in ("a.txt", "b.txt"):
+            made.writestr(name, b"1")
+    with archive.opened(path) as root:
+        assert sorted(each.name for each in root.iterdir()) == ["a.txt", "b.txt"]
+    change(path)
+    with zipfile.ZipFile(path) as changed:
+        assert changed.testzip() is None, "any other program takes it"
+    assert refusal(path) == why
+
+
+def test_an_archive_that_was_written_to_a_pipe_is_taken(tmp_path: Path) -> None:
+    class Pipe(io.RawIOBase):
+        """Cannot go back to write a size into a header, so each follows its content."""
+
+        written = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, part: Any) -> int:
+            self.written += bytes(part)
+            return len(part)
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in ("a.txt", "b.txt"):
+            made.writestr(name, b"1")
+    path = tmp_path / "x.zip"
+    path.write_bytes(pipe.written)
+    assert b"PK\7\x08" in pipe.written
+    with archive.opened(path) as root:
+        assert (root / "b.txt").read_text() == "1"
 
 
 def test_an_archive_that_someone_packed_anew_is_taken(folder: Path, tmp_path: Path) -> None:

@@ -159,7 +159,17 @@ def test_a_pair_that_is_not_proven_did_not_pass(tmp_path: Path) -> None:
     assert predicate["failedTests"] == [
         f"fixed/kling-text-to-video/retry/{repeat}" for repeat in (1, 2, 3)
     ]
-    assert verification.of(made.folder).holds, "evidence of a refutation is evidence too"
+    found = verification.of(made.folder)
+    assert found.holds, "evidence of a refutation is evidence too"
+    assert found.lines[-1] == (
+        f"verified: all {len(found.made)} checks of the bundle hold; what it says is: refuted"
+    )
+    (alone,) = verification.of(runs[F]).lines[-1:]
+    assert alone.partition("; ")[2] == (
+        "what it says is: it does not show what its variant claims: fixed: 3 of 12 cells are not "
+        "as declared, first kling-text-to-video/retry/1: expected no check to fail, failed: "
+        "retry_path, retry_body, client_status, client_body"
+    )
 
 
 def test_a_run_that_was_interrupted_is_inconclusive_and_its_evidence_holds(tmp_path: Path) -> None:
@@ -168,7 +178,17 @@ def test_a_run_that_was_interrupted_is_inconclusive_and_its_evidence_holds(tmp_p
     recorded.write(runs[F], F, recorded.results(F)[:5], failure="interrupted")
     made = bundle.make(tmp_path, runs, None)
     assert made.comparison.verdict == "inconclusive"
-    assert verification.of(made.folder).failed == ()
+    found = verification.of(made.folder)
+    assert found.failed == ()
+    assert found.lines[-1].endswith(" of the bundle hold; what it says is: inconclusive")
+    assert (
+        verification.of(runs[F])
+        .lines[-1]
+        .endswith(
+            " checks of the run hold; what it says is: it does not show what its variant claims: "
+            "interrupted"
+        )
+    )
 
 
 # --- The schemas --------------------------------------------------------------------------------

@@ -206,6 +206,21 @@ def test_a_cell_that_was_seen_less_often_is_no_release_evidence(
     assert not comparison.release_evidence
 
 
+def test_several_cases_that_were_seen_less_often_are_counted_and_the_first_named() -> None:
+    given = pinned(3)
+    for place, each in enumerate(given["fixed"]):
+        if each.cell.case == CONTROL.name and each.cell.repeat == 2:
+            seen = right(CONTROL, each.cell.mode)
+            seen = msgspec.structs.replace(seen, response=None, attempts=(), fault=GONE)
+            given["fixed"][place] = result(CONTROL, each.cell.mode, F, seen, 2)
+    assert compared(**given).no_release_evidence == (
+        (
+            "fixed: of openai-chat/retry and 1 more likewise there are 2 valid observations, and "
+            "release evidence needs 3"
+        ),
+    )
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -292,14 +307,14 @@ def refuted_pairs() -> dict[str, tuple[Pair, str]]:
             (changed(B, CHAT, late_control), None),
             (
                 f"baseline: {CHAT}: expected no check to fail, failed: attempt_count, retry_key, "
-                "retry_method, retry_path, retry_body"
+                "retry_method, retry_path, retry_body, retry_headers"
             ),
         ),
         "a control fails on the fixed module": (
             (None, changed(F, CHAT, late_control)),
             (
                 f"fixed: {CHAT}: expected no check to fail, failed: attempt_count, retry_key, "
-                "retry_method, retry_path, retry_body"
+                "retry_method, retry_path, retry_body, retry_headers"
             ),
         ),
     }

@@ -30,8 +30,8 @@ def test_the_summary_says_the_verdict_the_cells_and_the_modules() -> None:
         ),
         (
             "- fixed: kling-text-to-video/retry/2: expected no check to fail, failed: "
-            "attempt_count, retry_key, retry_method, retry_path, retry_body, client_status, "
-            "client_body."
+            "attempt_count, retry_key, retry_method, retry_path, retry_body, retry_headers, "
+            "client_status, client_body."
         ),
         "",
     ]
@@ -79,7 +79,7 @@ def test_what_failed_becomes_an_annotation_each_above_the_verdict(
         (
             "::error title=refuted::fixed: kling-text-to-video/retry/2: expected no check to fail, "
             "failed: attempt_count, retry_key, retry_method, retry_path, retry_body, "
-            "client_status, client_body"
+            "retry_headers, client_status, client_body"
         ),
     ]
     assert lines[-1].startswith("refuted: fixed: kling-text-to-video/retry/1: ")

@@ -147,7 +147,7 @@ def test_what_a_reviewer_asks_for_is_there() -> None:
         "a× 2",  # noqa: RUF001 - as the page writes it
         "Commit" + " " + "c" * 40,
         "higress-4396, patch SHA-256",
-        "nox -s runtime-baseline runtime-fixed -- --baseline-ref=" + "c" * 40,
+        "--baseline-ref=" + "c" * 40,
         "nox -s verify -- PATH/OF/THIS/BUNDLE",
         "✓ process 7, the gateway: ended, exit status 0",
         "✓ port of gateway kling 127.0.0.1:40001: refuses a connection",
@@ -242,3 +242,20 @@ def test_what_stands_in_backticks_is_shown_as_code() -> None:
     page = html.render(*pairs.proven())
     assert "<code>nox -s unit</code> on the variant makes them" in page
     assert "`nox" not in page
+
+
+def test_a_patch_is_quoted_without_a_credential_of_several_lines() -> None:
+    secret = "MIIEvQIBADANBgkq" + "hkiG9w0BAQEFAASC"
+    begin = "-----BEGIN " + "PRIVATE KEY-----"
+    patch = Patch.of(f"--- a\n+++ b\n@@ -0,0 +1,2 @@\n+{begin}\n+{secret}\n".encode())
+    fix = Fix(origin="a.patch", patch=patch, baseline_sha256=runs.SOURCE.files_sha256)
+    fixed = runs.run(Variant.FIXED, module=runs.module(Variant.FIXED, fix=fix))
+    pair = pairs.pair(
+        runs.run(Variant.BASELINE),
+        runs.results(Variant.BASELINE),
+        fixed,
+        runs.results(Variant.FIXED),
+    )
+    page = html.render(*pair)
+    assert secret not in page
+    assert "+masked-32-characters" in page

@@ -89,6 +89,38 @@ def test_every_field_of_the_template_is_filled_or_says_why_not() -> None:
         assert words in text, words
 
 
+def test_why_names_what_the_baseline_failed_and_only_that() -> None:
+    why = re.search(r"(?m)^\*\*Why:\*\* (.*)$", drawn(pairs.proven()))
+    assert why is not None
+    assert why[1] == (
+        "without it `Kling, text to video` (`retry`) fails `retry_path`, `retry_body`, "
+        "`client_status`, `client_body`."
+    )
+    assert "**With it these fail:**" not in drawn(pairs.proven())
+
+
+def test_what_the_fixed_module_fails_is_said_with_the_checks_that_failed() -> None:
+    text = drawn(pairs.refuted())
+    assert "what is told below" not in text
+    failing = re.search(r"(?m)^\*\*With it these fail:\*\* (.*)$", text)
+    assert failing is not None
+    assert failing[1] == (
+        "`Kling, text to video` (`retry`) fails `attempt_count`, `retry_key`, `retry_method`, "
+        "`retry_path`, `retry_body`, `retry_headers`, `client_status`, `client_body`."
+    )
+
+
+def test_the_commands_name_commits_and_nothing_that_only_the_author_has() -> None:
+    proven = pairs.proven()
+    own = ["python", "--source=/home/me/higress", "--fixed-patch=/home/me/my.patch", "--repeat=5"]
+    text = drawn(proven._replace(fixed=msgspec.structs.replace(proven.fixed, command=own)))
+    assert (
+        "nox -s runtime-baseline runtime-fixed -- --source=PATH/TO/higress "
+        "--fixed-patch=PATH/OF/THE/BUNDLE/fixed/config/fix.patch --repeat=5 "
+        f"--baseline-ref={'c' * 40}\nnox -s verify -- PATH/OF/THE/BUNDLE\n"
+    ) in text
+
+
 def test_no_approval_is_claimed() -> None:
     text = drawn(pairs.proven())
     assert "nothing in this report is an approval, and none is claimed" in text

@@ -12,6 +12,7 @@ import pytest
 from containers.records import Cleanup, ProcessSeen, Timings
 from sessions.evidence import store
 from sessions.evidence.recorder import Recorder
+from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from tests.unit.evidence import recorded
 from tests.unit.evidence.runs import CASES, FIX, REPEATS, SOURCE, facts, module
@@ -66,9 +67,9 @@ def test_a_run_to_its_end_is_written_whole_and_read_back(tmp_path: Path, variant
     assert made.summary == ""
     run = made.finish()
     assert run is not None
-    read, cells = store.read_run(made.folder)
+    read, those = store.read_run(made.folder)
     assert read == run
-    assert cells == tuple(results(variant))
+    assert those == tuple(results(variant))
     assert run.id == f"a-{variant}"
     assert (run.variant, run.cases, run.repeats) == (variant, CASES, REPEATS)
     assert (run.module, run.testbed) == (module(variant), facts())
@@ -169,6 +170,57 @@ def test_a_credential_in_the_record_itself_is_masked_and_fails_the_run(tmp_path:
     assert SECRET not in (made.folder / store.RUN).read_text()
 
 
+def test_a_private_key_in_changes_that_are_not_published_is_masked_to_its_last_line(
+    tmp_path: Path,
+) -> None:
+    lines = [f"MIIEvQIBADANBgkqhkiG9w0BAQEFAASC{n:032}" for n in range(3)]
+    pem = ["-----BEGIN " + "PRIVATE KEY-----", *lines, "-----END " + "PRIVATE KEY-----"]
+    patch = "--- /dev/null\n+++ b/key.pem\n@@ -0,0 +1,5 @@\n" + "".join(f"+{x}\n" for x in pem)
+    made = recorder(tmp_path, B)
+    made.built(module(B, dirty=True, uncommitted=Patch.of(patch.encode())))
+    run = made.finish()
+    assert run is not None
+    assert run.failure.startswith(
+        "what looks like a credential was found in config/uncommitted.patch and masked;"
+    )
+    assert run.module.source.uncommitted is not None
+    written = (made.folder / store.UNCOMMITTED).read_bytes()
+    assert run.module.source.uncommitted.content == written
+    shown = written.decode().splitlines()
+    assert shown[:3] == patch.splitlines()[:3]
+    assert shown[3:] == [f"+masked-{len(line)}-characters" for line in pem]
+
+
+def test_a_credential_in_what_broke_a_run_off_is_masked_wherever_it_is_told(
+    tmp_path: Path,
+) -> None:
+    masked = "the gateway ended, and says: bad masked-24-characters"
+    made = recorder(tmp_path, F)
+    made.failure = f"the gateway ended, and says: bad {SECRET}"
+    assert made.summary == masked
+    run = made.finish()
+    assert run is not None
+    assert run.failure == made.failure == made.summary == masked
+    without = Recorder(tmp_path / "none", B, CASES, REPEATS)
+    without.failure = made.failure
+    assert without.finish() is None
+    assert without.summary == masked
+
+
+def test_the_author_s_home_is_not_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("GOPATH", "/home/someone/go")
+    monkeypatch.setattr("sys.orig_argv", ["python", "--source=/home/someone/higress"])
+    made = recorder(tmp_path, F)
+    run = made.finish()
+    assert run is not None
+    assert run.command == ["python", "--source=~/higress"]
+    assert run.environment["GOPATH"] == "~/go"
+    assert "someone" not in (made.folder / store.RUN).read_text()
+
+
 def test_the_fix_is_kept_as_it_is_and_a_record_without_credentials_too(tmp_path: Path) -> None:
     fix = replace(FIX, patch=Patch.of(f"+new {SECRET}\n".encode()))
     made = recorder(tmp_path, F)
@@ -201,6 +253,12 @@ RECONCILED = {
         "logs/upstream.log does not have attempt 12",
         (12, 12, 12, 8, 8, 8),
     ),
+    "an attempt whose line is torn": Told(
+        "logs/upstream.log",
+        ('step="first"', 'step="\\"'),
+        "the mock's log cannot be checked: unterminated string literal",
+        None,
+    ),
     "an attempt that the mock does not tell of": Told(
         "logs/upstream.log",
         ("model 12 ", "other 12 "),
@@ -210,8 +268,8 @@ RECONCILED = {
     "a request that the access log lacks": Told(
         "logs/access.log",
         ('{"method"', '\n{"method"'),
-        "the logs cannot be read: ",
-        None,
+        "the access log cannot be checked: Input data was truncated",
+        (12, 12, 12, 8, 8, 9),
     ),
     "a request that the gateway counts and nobody sent": Told(
         "logs/stats.txt",
@@ -249,6 +307,7 @@ def test_a_run_whose_logs_tell_otherwise_is_inconclusive_with_the_figures(
     assert run.failure == made.summary
     start = f"what was seen does not add up: {told.problem}"
     assert run.failure.startswith(start)
+    assert " (to the mock: the gateway counts " in run.failure
     assert run.failure.endswith(
         "; expected gateway, mock and cells to tell of the same requests, and no breakdown; see "
         "logs/ of this run, and run it again"
@@ -272,6 +331,26 @@ def test_a_run_that_is_not_whole_keeps_its_own_reason(tmp_path: Path) -> None:
     assert run.failure == "the gateway was ended by SIGKILL before the matrix was done"
 
 
+def test_a_run_with_a_cell_that_was_not_observed_names_it_whatever_the_logs_lack(
+    tmp_path: Path,
+) -> None:
+    """What a gateway that ended takes along is no contradiction, and the cell says why."""
+    found = results(F)
+    seen = msgspec.structs.replace(found[-1].observation, response=None, fault="it is gone")
+    found[-1] = cells.conclude(CONTROL, found[-1].cell, F, seen, ADDRESS)
+    made = recorder(tmp_path, F, found)
+    logs = made.folder / "logs"
+    (logs / "stats.txt").write_text("")
+    (logs / "access.log").write_text((logs / "access.log").read_text()[:-30])
+    run = made.finish()
+    assert run is not None
+    assert run.failure == ""
+    assert made.summary == (
+        f"fixed: 1 of 8 cells are not as declared, first {found[-1].cell.id}: inconclusive: "
+        "it is gone"
+    )
+
+
 def test_without_a_module_there_is_no_run(tmp_path: Path) -> None:
     made = Recorder(tmp_path / "none", B, CASES, REPEATS)
     made.failure = "Go does not compile"
@@ -286,9 +365,9 @@ def test_a_testbed_that_did_not_open_is_recorded_with_its_failure(tmp_path: Path
     made.failure = "the gateway exited with status 3 before it was ready"
     run = made.finish()
     assert run is not None
-    read, cells = store.read_run(made.folder)
+    read, those = store.read_run(made.folder)
     assert read == run
-    assert (read.testbed, read.upstream_address, cells) == (None, "", ())
+    assert (read.testbed, read.upstream_address, those) == (None, "", ())
     assert read.failure == made.summary == "the gateway exited with status 3 before it was ready"
     assert read.counts.cells == 0
 
@@ -297,8 +376,8 @@ def test_an_interrupted_run_is_recorded_with_the_cells_it_had(tmp_path: Path) ->
     made = recorder(tmp_path, F, results(F)[:3])
     made.failure = "interrupted"
     made.finish()
-    read, cells = store.read_run(made.folder)
-    assert len(cells) == 3
+    read, those = store.read_run(made.folder)
+    assert len(those) == 3
     assert read.failure == made.summary == "interrupted"
 
 

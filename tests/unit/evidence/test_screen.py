@@ -83,6 +83,7 @@ PROVEN = [
     "            the gateway was not Higress' pinned image, run unmodified",
     "            each cell was run 2 times, and release evidence needs 3 times",
     "evidence  /evidence/bundles/20260101T000000Z-abcdef",
+    "report    /evidence/bundles/20260101T000000Z-abcdef/report.html",
     "",
 ]
 
@@ -114,8 +115,8 @@ def test_what_does_not_fit_breaks_between_words_and_goes_on_further_in(
     shown = in_a_terminal(compared([wrong, *results(F)[1:]]), 80, monkeypatch, no_color="1")
     assert shown.replace("\r", "").splitlines()[3:6] == [
         "  fixed, not declared: attempt_count, first_key, first_method, first_path,",
-        "    first_body, retry_key, retry_method, retry_path, retry_body, client_status,",
-        "    client_body",
+        "    first_body, retry_key, retry_method, retry_path, retry_body, retry_headers,",
+        "    client_status, client_body",
     ]
 
 
@@ -173,7 +174,7 @@ def test_what_was_declared_and_did_not_fail_is_told_too(capsys: pytest.CaptureFi
     ]
 
 
-def test_a_cell_without_an_observation_says_why_and_other_reasons_stand_above_the_last(
+def test_a_cell_without_an_observation_says_why_and_all_reasons_stand_in_order_above_the_last_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     silent = msgspec.structs.replace(results(F)[0].observation, response=None, fault="it is gone")
@@ -183,8 +184,15 @@ def test_a_cell_without_an_observation_says_why_and_other_reasons_stand_above_th
     )
     lines = piped(comparison, capsys)
     assert "  fixed: it is gone" in lines
-    assert lines[-2:] == [
-        "also: fixed: the run is not valid: interrupted",
+    assert lines[-6:] == [
+        "",
+        "why it is inconclusive, 2 reasons:",
+        (
+            "  fixed: no valid observation in 1 of 8 cells, first kling-text-to-video/retry/1: it "
+            "is gone"
+        ),
+        "  fixed: the run is not valid: interrupted",
+        "",
         (
             "inconclusive: fixed: no valid observation in 1 of 8 cells, first "
             "kling-text-to-video/retry/1: it is gone"
@@ -215,9 +223,10 @@ def test_of_thousands_of_rows_the_wrong_one_is_shown_and_the_others_are_counted(
 def test_of_very_many_reasons_ten_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     told = msgspec.structs.replace(compared(), reasons=tuple(f"reason {n}" for n in range(100)))
     lines = piped(told, capsys)
-    assert lines[-12:-10] == ["also: reason 1", "also: reason 2"]
-    assert lines[-3:] == [
-        "also: reason 10",
-        "also: 89 more, in comparison.json",
+    assert lines[-14:-11] == ["why it is proven, 100 reasons:", "  reason 0", "  reason 1"]
+    assert lines[-4:] == [
+        "  reason 9",
+        "  and 90 more, in comparison.json",
+        "",
         "proven: reason 0",
     ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from sessions.evidence import signing, store, verification
+from sessions.evidence import bundle, screen, signing, store, verification
+from sessions.evidence.records import Comparison
 from tests.unit.evidence import forging, recorded
 from wasm.errors import EvidenceError
 
@@ -79,6 +81,28 @@ def test_without_allowed_signers_the_key_is_named_and_not_its_owner(
     assert told(signed, None) == (
         f"made with {fingerprint}; whose key that is was not asked (--allowed-signers)"
     )
+
+
+def test_the_terminal_names_the_signature_and_its_key(
+    signed: Path,
+    keys: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listed = subprocess.run(
+        ["ssh-keygen", "-l", "-f", keys / "mine.pub"], capture_output=True, text=True, check=True
+    )
+    comparison = msgspec.json.decode((signed / bundle.COMPARISON).read_bytes(), type=Comparison)
+    screen.show(comparison, signed)
+    line = f"signed    SHA256SUMS.sig, with the key {listed.stdout.split()[1]}"
+    assert line in capsys.readouterr().out.splitlines()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    screen.show(comparison, signed)
+    assert "signed    SHA256SUMS.sig" in capsys.readouterr().out.splitlines()
+    (recorded.copied(signed, tmp_path / "other") / store.SIGNATURE).unlink()
+    screen.show(comparison, tmp_path / "other")
+    assert "SHA256SUMS.sig" not in capsys.readouterr().out
 
 
 def test_a_signature_of_another_is_refused(signed: Path, keys: Path, tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ import pytest
 
 from containers.records import Listed, ProcessSeen
 from sessions.evidence import bundle, store, verification
+from sessions.evidence.findings import Findings
 from sessions.evidence.verification import pair, reading
-from sessions.evidence.verification.findings import Findings
+from sessions.matrix import cells
 from sessions.matrix.checks import CheckName
 from sessions.matrix.verdict import Verdict
 from tests.unit.evidence import forging, recorded
 from tests.unit.evidence.forging import change_cell, change_run
 from tests.unit.evidence.runs import FIX
+from tests.unit.matrix.observations import ADDRESS, CONTROL
 from wasm.errors import EvidenceError
 from wasm.records import Patch, Variant, sha256_of
 
@@ -103,7 +105,7 @@ def test_a_fresh_bundle_passes_and_each_check_is_listed(fresh: Path) -> None:
     *lines, last = found.lines
     assert all(line.startswith("ok ") for line in lines)
     assert {each.check for each in found.made} == {*verification.CHECKS}
-    assert last == f"verified: all {len(lines)} checks of the bundle hold"
+    assert last == f"verified: all {len(lines)} checks of the bundle hold; what it says is: proven"
     assert f"ok    cells         {B:<9} 4 of 4 planned cells, 1 repeats" in lines
     assert f"ok    access log    {F:<9} 4 requests, 4 lines, one to one" in lines
 
@@ -127,7 +129,9 @@ def test_a_lone_run_is_verified_too_and_its_change_is_seen(fresh: Path, tmp_path
     run = shutil.copytree(fresh / B, tmp_path / "run")
     found = verification.of(run)
     assert found.failed == ()
-    assert found.lines[-1].endswith("checks of the run hold")
+    assert found.lines[-1].endswith(
+        " checks of the run hold; what it says is: every cell is as declared of baseline"
+    )
     (run / "logs" / "gateway.log").write_text("another\n")
     assert failed(run) == ["hashes", "files"]
 
@@ -184,6 +188,25 @@ def test_two_swapped_files_are_seen_and_named(folder: Path, name: str) -> None:
     text = told(folder)
     assert f"{name} was changed" in text
     assert f"{other} was changed" in text
+
+
+def test_sums_that_name_a_file_twice_are_refused(folder: Path) -> None:
+    sums = folder / store.SUMS
+    first = sums.read_text().splitlines()[0]
+    sums.write_text(f"{first}\n{sums.read_text()}")
+    name = first.partition("  ")[2]
+    problems = ("SHA256SUMS names " + name + " twice",)
+    assert verification.of(folder).failed[0].problems[:1] == problems
+    assert failed(folder) == ["hashes"]
+
+
+def test_sums_without_a_last_line_feed_are_not_as_they_are_written(folder: Path) -> None:
+    sums = folder / store.SUMS
+    sums.write_text(sums.read_text().removesuffix("\n"))
+    assert failed(folder) == ["hashes"]
+    assert verification.of(folder).failed[0].problems == (
+        "SHA256SUMS is not written as `nox -s report` writes it",
+    )
 
 
 # With SHA256SUMS made to match, it is no longer the hashes that tell.
@@ -671,6 +694,11 @@ LOGS = [
     ),
     (
         "upstream.log",
+        lambda text: text + text.splitlines()[-1] + "\n",
+        "logs/upstream.log has attempt 6 twice",
+    ),
+    (
+        "upstream.log",
         lambda text: "\n".join(text.splitlines()[1:]),
         "logs/upstream.log does not have attempt 1",
     ),
@@ -728,6 +756,97 @@ LOGS = [
         "expected abc/1.36.4/Clean/RELEASE/BoringSSL, as it said itself",
     ),
 ]
+
+
+def unobserved(found: list[Result]) -> list[Result]:
+    """The same cells, the last one not observed."""
+    seen = msgspec.structs.replace(found[-1].observation, response=None, fault="it is gone")
+    return [*found[:-1], cells.conclude(CONTROL, found[-1].cell, F, seen, ADDRESS)]
+
+
+# What a gateway that ends before its time takes along, or leaves half written.
+NOT_WHOLE: dict[str, tuple[str, Callable[[str], str], str]] = {
+    "a torn last line": (
+        "access.log",
+        lambda text: text[:-30],
+        "4 requests, 3 lines; the run is not whole",
+    ),
+    "a line that was not written": (
+        "access.log",
+        lambda text: "".join(text.splitlines(keepends=True)[:2]),
+        "4 requests, 2 lines; the run is not whole",
+    ),
+    "no lines at all": ("access.log", lambda _: "", "4 requests, 0 lines; the run is not whole"),
+    "lines in another order": (
+        "access.log",
+        lambda text: "".join(text.splitlines(keepends=True)[::-1]),
+        "4 requests, 4 lines; the run is not whole",
+    ),
+    "an attempt that no journal tells of": (
+        "upstream.log",
+        lambda text: text + text.splitlines()[-1].replace("model 6", "model 7") + "\n",
+        "6 attempts, 7 lines, one to one",
+    ),
+    "an attempt's torn line": (
+        "upstream.log",
+        lambda text: text + text.splitlines()[-1].replace("model 6", "model 7")[:60],
+        "6 attempts, 7 lines, one to one",
+    ),
+    "a panic": (
+        "gateway.log",
+        lambda text: text + PANIC,
+        "2 lines; the run is not whole",
+    ),
+    "no counts": (
+        "stats.txt",
+        lambda _: "",
+        "every attempt arrived at the mock; the gateway ended before it could say more",
+    ),
+    "a request that was counted and is not in the journal": (
+        "stats.txt",
+        lambda text: text.replace("upstream_rq_total: 6", "upstream_rq_total: 7"),
+        f"6 attempts arrived at {ADDRESS}; no other cluster had traffic",
+    ),
+    "a request that no listener counted": (
+        "stats.txt",
+        lambda text: text.replace("chat.downstream_rq_total: 2", "chat.downstream_rq_total: 1"),
+        f"6 attempts arrived at {ADDRESS}; no other cluster had traffic",
+    ),
+}
+PANIC = (
+    "[2026-11-30 07:50:03.013][689][error][wasm] [source/extensions/common/wasm/context.cc:1157] "
+    "wasm log plugin kling plugin: [ai-proxy] [nil] [kling/direct/1] recovered from panic x\n"
+)
+
+
+@pytest.fixture(scope="module")
+def not_whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of which the last cell was not observed; not to be changed."""
+    folder = tmp_path_factory.mktemp("evidence") / "20260101T000000Z-fixed-000000"
+    whole = recorded.results(F, 1)
+    found = unobserved(whole)
+    recorded.write(folder, F, found, repeats=1)
+    shutil.rmtree(folder / "logs")
+    recorded.write_logs(folder, whole)
+    recorded.rewrite(folder, store.read_run(folder)[0])
+    return folder
+
+
+@pytest.mark.parametrize("names", [*([name] for name in NOT_WHOLE), [*NOT_WHOLE]], ids=str)
+def test_what_a_run_that_is_not_whole_lacks_is_no_contradiction(
+    not_whole: Path, tmp_path: Path, names: list[str]
+) -> None:
+    folder = shutil.copytree(not_whole, tmp_path / not_whole.name)
+    for log, change, _ in (NOT_WHOLE[name] for name in names):
+        path = folder / "logs" / log
+        before = path.read_text()
+        path.write_text(change(before))
+        assert path.read_text() != before or len(names) > 1
+    recorded.rewrite(folder, store.read_run(folder)[0])
+    found = verification.of(folder)
+    assert found.failed == ()
+    if len(names) == 1:
+        assert NOT_WHOLE[names[0]][2] in "\n".join(found.lines)
 
 
 def test_the_access_log_may_name_the_path_as_the_client_sent_it(folder: Path) -> None:
@@ -847,6 +966,66 @@ def test_a_secret_is_seen_wherever_it_stands_and_not_repeated(folder: Path) -> N
     assert "fixed/logs/gateway.log holds what looks like a credential, 24 characters" in text
     assert "kling-text-to-video/retry/1 holds what looks like a credential, not masked" in text
     assert secret not in "\n".join(verification.of(folder).lines).replace("cells.jsonl", "")
+
+
+MASK = "masked-24-characters"
+
+
+@pytest.mark.parametrize(
+    "name", ["logs/gateway.log", "logs/more.log", "junit.xml", "config/x.txt", store.UNCOMMITTED]
+)
+def test_a_mask_in_a_run_that_is_said_to_be_valid_is_seen(folder: Path, name: str) -> None:
+    path = folder / F / name
+    before = path.read_bytes() if path.exists() else b""
+    path.write_bytes(before + f"\n+<!-- {MASK} -->\n".encode())
+    change_run(folder, F, failure="")
+    forging.rehash(folder)
+    found = verification.of(folder)
+    problems = {(each.about, each.check): each.problems for each in found.failed}
+    assert problems[F, "masks"] == (
+        f"{name} holds {MASK}, for which the run must have failed, and it has not",
+    )
+    change_run(folder, F, failure=f"what looks like a credential was found in {name} and masked")
+    forging.conclude_again(folder)
+    assert "fixed masks" not in failed(folder)
+    assert "ok    masks         fixed     1, and the run failed for it" in (
+        verification.of(folder).lines
+    )
+
+
+def test_a_mask_in_what_the_testbed_says_of_itself_is_seen_too(folder: Path) -> None:
+    run, _ = store.read_run(folder / F)
+    assert run.testbed is not None
+    change_run(folder, F, testbed=replace(run.testbed, notes=[f"a note with {MASK}"]))
+    forging.rehash(folder)
+    assert f"run.json: testbed holds {MASK}, for which the run must have failed" in told(folder)
+
+
+def test_a_mask_that_fails_no_run_is_taken(folder: Path) -> None:
+    change_run(folder, F, session_command=["nox", f"--source=https://me:{MASK}@git.example/x"])
+    context = f"--- a\n+++ b\n context {MASK}\n-old {MASK}\n+new\n"
+    (folder / F / store.UNCOMMITTED).write_text(context)
+    (folder / F / store.FIX).write_text(f"+{MASK}\n")
+    forging.rehash(folder)
+    assert "fixed masks" not in failed(folder)
+    silent = replace_response(folder, f"the gateway said {MASK}")
+    junit = folder / F / "junit.xml"
+    junit.write_text(junit.read_text().replace("</testsuites>", f"<!-- {silent} --></testsuites>"))
+    forging.rehash(folder)
+    assert "fixed masks" not in failed(folder)
+
+
+def replace_response(folder: Path, fault: str) -> str:
+    """Let a cell of the fixed module have no valid observation; return why, as it says."""
+
+    def change(result: Result) -> Result:
+        seen = msgspec.structs.replace(result.observation, response=None, fault=fault)
+        case = next(each for each in run.cases if each.name == result.cell.case)
+        return cells.conclude(case, result.cell, F, seen, run.upstream_address)
+
+    run, _ = store.read_run(folder / F)
+    change_cell(folder, F, VIDEO, change)
+    return store.read_run(folder / F)[1][VIDEO].reason
 
 
 def test_what_a_check_stumbles_over_is_a_problem_and_no_traceback(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wasm import cache, command, toolchain
-from wasm.suite import read_events
+from wasm.suite import Reading
 
 TREES = ("containers/upstream", "wasm/go/reference")
 
@@ -33,7 +33,10 @@ def test_go_tests_pass(tree: str, at_least: int) -> None:
     go = toolchain.locate()
     argv = [go.program, "test", "-json", "-count=1", "./..."]
     done = command.run(argv, cwd=cache.PROJECT / tree, env=go.environment)
-    suite = read_events(argv, done.status, done.stdout.splitlines(), 0.0)
+    reading = Reading()
+    for line in done.stdout.splitlines():
+        reading.take(line)
+    suite = reading.suite(argv, done.status, 0.0, {})
     assert suite.problem == ""
     assert suite.passed >= at_least
     assert suite.skipped == []

@@ -114,7 +114,7 @@ def test_a_case_without_modes_runs_in_both_and_without_must_fail_must_hold(tmp_p
 
 CHECKS = (
     "attempt_count, arrival, first_key, first_method, first_path, first_body, retry_key, "
-    "retry_method, retry_path, retry_body, client_status, client_body"
+    "retry_method, retry_path, retry_body, retry_headers, client_status, client_body"
 )
 DIRECT_CHECKS = (
     "attempt_count, arrival, first_key, first_method, first_path, first_body, client_status, "

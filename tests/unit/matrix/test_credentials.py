@@ -94,6 +94,27 @@ def test_what_two_shapes_see_in_one_place_has_one_mask() -> None:
     )
 
 
+def test_where_the_second_of_two_shapes_reaches_further_the_mask_does_too() -> None:
+    text = f"sk-live-{JWT}"
+    first, second = sorted(credentials.spans(text))
+    assert first[0] < second[0] < first[1] < second[1] == len(text)
+    assert credentials.masked(f"got {text}.") == f"got masked-{len(text)}-characters."
+
+
+def test_a_letter_that_is_longer_in_lower_case_moves_no_mask() -> None:
+    key = SHAPES["OpenAI"]
+    assert len("İ".lower()) == 2
+    assert credentials.masked(f"İİ {key} é") == f"İİ masked-{len(key)}-characters é"
+
+
+@pytest.mark.parametrize("between", ["\n", "\\n", "\r\n", "\n    "])
+def test_the_end_of_a_private_key_is_masked_with_the_lines_before_it(between: str) -> None:
+    rest = between.join(["MIIEow+/=", "IBAAK=", PEM.splitlines()[-1]])
+    assert credentials.masked(f'x: "{rest}" y') == f'x: "masked-{len(rest)}-characters" y'
+    assert [*credentials.by_shape(f'x: "{rest}" y')] == [rest]
+    assert [*credentials.by_shape(PEM)] == [PEM]
+
+
 def test_a_private_key_that_is_cut_is_masked_as_far_as_it_goes() -> None:
     cut = PEM.replace("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0A\n\n", "")[:45]
     assert credentials.masked(f"{cut}. Then") == f"masked-{len(cut)}-characters. Then"

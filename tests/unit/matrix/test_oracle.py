@@ -25,6 +25,7 @@ from tests.unit.matrix.observations import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from containers.exchange import Attempt
     from sessions.matrix.checks import Check
     from sessions.matrix.records import Observation
 
@@ -50,12 +51,20 @@ def with_attempt(order: int, **changes: Any) -> Observation:
     return seen(attempts=tuple(attempts))
 
 
+def with_retry(**changed: Any) -> Observation:
+    return seen(attempts=(BOTH[0], msgspec.structs.replace(BOTH[1], **changed)))
+
+
+def with_header(attempt: Attempt, name: str, value: str = "x") -> Attempt:
+    return msgspec.structs.replace(attempt, headers=(*attempt.headers, (name, value)))
+
+
 @pytest.mark.parametrize("case", [KLING, CONTROL], ids=lambda case: case.name)
 @pytest.mark.parametrize("mode", Mode)
 def test_every_check_holds_when_all_is_right(case: Case, mode: Mode) -> None:
     checks = judged(right(case, mode), mode, case)
     assert tuple(check.name for check in checks) == names_for(retry=mode is Mode.RETRY)
-    assert len(checks) == (13 if mode is Mode.RETRY else 9)
+    assert len(checks) == (14 if mode is Mode.RETRY else 9)
     assert all(check.holds for check in checks)
 
 
@@ -85,6 +94,15 @@ FLIPS: dict[str, tuple[Callable[[], Observation], set[str]]] = {
     ),
     "retry's body": (lambda: with_attempt(2, body=OTHER_BODY), {"retry_body"}),
     "retry without a body": (lambda: with_attempt(2, body=b""), {"retry_body"}),
+    "retry with another content type": (
+        lambda: with_retry(headers=(*BOTH[1].headers, ("content-type", "text/plain"))),
+        {"retry_headers"},
+    ),
+    "retry without a header of the first's": (
+        lambda: seen(attempts=(with_header(BOTH[0], "x-of-provider"), BOTH[1])),
+        {"retry_headers"},
+    ),
+    "retry to another host": (lambda: with_retry(host="other.example"), {"retry_headers"}),
     "retry with the same key": (lambda: with_attempt(2, key="dummy-key-a"), {"retry_key"}),
     "retry without a key": (lambda: with_attempt(2, key=""), {"retry_key"}),
     "retry with a key not declared": (
@@ -107,11 +125,11 @@ FLIPS: dict[str, tuple[Callable[[], Observation], set[str]]] = {
     ),
     "no retry": (
         lambda: seen(attempts=BOTH[:1]),
-        {"attempt_count", "retry_key", "retry_method", "retry_path", "retry_body"},
+        {"attempt_count", "retry_key", "retry_method", "retry_path", "retry_body", "retry_headers"},
     ),
     "no attempt": (
         lambda: seen(attempts=()),
-        {"attempt_count"}
+        {"attempt_count", "retry_headers"}
         | {
             f"{which}_{part}"
             for which in ("first", "retry")
@@ -164,10 +182,6 @@ def test_two_authorizations_are_no_key_at_all() -> None:
     assert failed(seen(attempts=(BOTH[0], more))) == {"declared_keys", "retry_key"}
 
 
-def with_retry(**changed: Any) -> Observation:
-    return seen(attempts=(BOTH[0], msgspec.structs.replace(BOTH[1], **changed)))
-
-
 def test_its_own_key_in_a_second_header_for_credentials_is_declared() -> None:
     assert failed(with_retry(headers=(*BOTH[1].headers, ("x-api-key", "dummy-key-b")))) == set()
 
@@ -191,7 +205,7 @@ LEAKS: dict[str, tuple[Observation, str]] = {
 
 @pytest.mark.parametrize(("leaking", "told"), LEAKS.values(), ids=LEAKS)
 def test_a_declared_key_where_it_must_not_be_has_leaked(leaking: Observation, told: str) -> None:
-    (check,) = [check for check in judged(leaking) if not check.holds]
+    check = next(check for check in judged(leaking) if not check.holds)
     assert check.name == "declared_keys"
     assert check.actual[-1] == told
 
@@ -200,6 +214,24 @@ def test_a_declared_key_where_it_must_not_be_has_leaked(leaking: Observation, to
 def test_a_declared_key_in_an_attempt_s_path_body_or_host_has_leaked(place: str) -> None:
     value = b'"dummy-key-b"' if place == "body" else "/dummy-key-b"
     assert "declared_keys" in failed(with_retry(**{place: value}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("content-length", "transfer-encoding", "accept", "user-agent", "x-request-id"),
+        *("x-forwarded-proto", "x-envoy-internal", "x-envoy-expected-rq-timeout-ms"),
+    ],
+)
+def test_what_is_not_the_providers_may_differ_in_a_retry(name: str) -> None:
+    assert failed(seen(attempts=(BOTH[0], with_header(BOTH[1], name)))) == set()
+    assert failed(seen(attempts=(with_header(BOTH[0], name), BOTH[1]))) == set()
+
+
+def test_a_header_that_is_repeated_must_be_so_in_the_retry() -> None:
+    once, twice = (with_header(each, "x-tag", "1") for each in BOTH)
+    assert failed(seen(attempts=(once, twice))) == set()
+    assert failed(seen(attempts=(once, with_header(twice, "x-tag", "1")))) == {"retry_headers"}
 
 
 def test_a_body_in_another_order_is_the_same() -> None:

@@ -54,6 +54,7 @@ def test_mode_direct_has_no_check_of_a_retry() -> None:
         "retry_method",
         "retry_path",
         "retry_body",
+        "retry_headers",
     }
 
 

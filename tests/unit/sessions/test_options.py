@@ -117,9 +117,9 @@ HELP = "; `nox -s unit -- --help` lists the options"
         *(
             (
                 [f"--repeat={bad}"],
-                f"argument --repeat: found {bad!r}, expected a whole number from 1",
+                f"argument --repeat: found {bad!r}, expected a whole number from 1 to 10000",
             )
-            for bad in ("0", "-1", "1.5", "three", "", "1_000", "\u0663")
+            for bad in ("0", "-1", "1.5", "three", "", "1_000", "\u0663", "10001", "9" * 5000)
         ),
     ],
 )

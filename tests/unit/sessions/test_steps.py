@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -10,13 +12,16 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
+from sessions import steps
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 PROJECT = Path(__file__).parents[3]
 PATIENCE_S = 30.0
@@ -103,18 +108,33 @@ finally:
 class Nox:
     """A nox of its own, in a process group of its own, on a noxfile with one step."""
 
-    def __init__(self, folder: Path, session: str, *posargs: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        session: str,
+        *posargs: str,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+        ignores: Collection[signal.Signals] = (),
+    ) -> None:
         self.folder = folder
+
+        def as_a_terminal_starts_it() -> None:
+            # Not as we were: a shell without job control starts `pytest &` with SIGINT ignored.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN if number in ignores else signal.SIG_DFL)
+
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}
         environment["UNSET_BY_THE_SESSION"] = "still here"
         self.process = subprocess.Popen(
             [sys.executable, "-m", "nox", "-s", session, *(["--", *posargs] if posargs else [])],
             cwd=folder,
             env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
             text=True,
             process_group=0,
+            preexec_fn=as_a_terminal_starts_it,  # noqa: PLW1509 - it takes no lock
         )
 
     def end(self) -> tuple[int, str, str]:
@@ -123,8 +143,8 @@ class Nox:
         # On a busy machine nox adds how long it took.
         return (
             self.process.returncode,
-            stdout,
-            re.sub(r" \(took [^)]*\)\.$", ".", stderr, flags=re.MULTILINE),
+            stdout or "",
+            re.sub(r" \(took [^)]*\)\.$", ".", stderr or "", flags=re.MULTILINE),
         )
 
     def wait_for(self, name: str) -> None:
@@ -139,11 +159,11 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def started_in(folder: Path, step: str, *posargs: str, session: str = "one") -> Nox:
+def started_in(folder: Path, step: str, *posargs: str, session: str = "one", **started: Any) -> Nox:
     folder.mkdir(exist_ok=True)
     (folder / "noxfile.py").write_text(NOXFILE)
     (folder / "step.py").write_text(textwrap.dedent(step))
-    return Nox(folder, session, *posargs)
+    return Nox(folder, session, *posargs, **started)
 
 
 def end_what_is_left(running: Nox) -> None:
@@ -163,8 +183,8 @@ def nox(tmp_path: Path) -> Iterator[Callable[..., Nox]]:
     """Give a way to start nox on a step; end what is left of them."""
     started: list[Nox] = []
 
-    def start(step: str, *posargs: str, session: str = "one") -> Nox:
-        started.append(started_in(tmp_path, step, *posargs, session=session))
+    def start(step: str, *posargs: str, session: str = "one", **how: Any) -> Nox:
+        started.append(started_in(tmp_path, step, *posargs, session=session, **how))
         return started[-1]
 
     yield start
@@ -326,6 +346,110 @@ def test_a_step_goes_on_to_its_end_when_nobody_reads_anything_any_more(
     assert (running.folder / "finished").exists()
 
 
+@pytest.mark.parametrize("ends_with", [0, 7])
+@pytest.mark.parametrize("full", ["stdout", "stderr"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_step_whose_output_a_full_disk_does_not_take_goes_on_and_its_session_fails(
+    nox: Callable[..., Nox], full: str, ends_with: int
+) -> None:
+    with Path("/dev/full").open("wb") as disk:
+        running = nox(
+            f"""
+            import sys
+            from pathlib import Path
+            for number in range(10_000):
+                print("line", number)
+                print("line", number, file=sys.stderr)
+            print("error: what it has to say for itself", file=sys.stderr)
+            Path("finished").touch()
+            sys.exit({ends_with})
+            """,
+            **{full: disk.fileno()},
+        )
+        status, _, stderr = running.end()
+    assert status == 1
+    assert (running.folder / "finished").exists()
+    if full == "stdout":
+        assert stderr.count("\nerror: what it has to say for itself\n") == 1
+        assert stderr.count("the output cannot be written") == 1
+        assert stderr.splitlines()[-1] == (
+            "nox > Session one aborted: the output cannot be written (No space left on device); "
+            "expected it to be taken to its end; make room for it or send it elsewhere, and run it "
+            "again."
+        )
+
+
+def test_an_interrupt_is_one_on_a_full_disk_too(nox: Callable[..., Nox]) -> None:
+    with Path("/dev/full").open("wb") as disk:
+        running = nox(
+            CLEANS_UP.replace("try:", "print('x', flush=True)\ntry:"), stdout=disk.fileno()
+        )
+    running.wait_for("started")
+    to_the_group(running, signal.SIGINT)
+    status, _, stderr = running.end()
+    assert (status, stderr.splitlines()[-1]) == (130, "nox > Session one interrupted.")
+    assert stderr.count("\nerror: the output cannot be written (No space left on device); ") == 1
+    assert (running.folder / "cleaned").exists()
+
+
+def test_a_terminal_is_the_step_s_own_and_a_pipe_is_not(nox: Callable[..., Nox]) -> None:
+    ours, its = pty.openpty()
+    try:
+        running = nox("print(__import__('sys').stdout.isatty())", stdout=its)
+        assert running.end()[0] == 0
+        assert os.read(ours, 100) == b"True\r\n"
+    finally:
+        os.close(ours)
+        os.close(its)
+    assert nox("print(__import__('sys').stdout.isatty())").end()[1] == "False\n"
+
+
+def test_a_step_has_not_ended_before_all_of_its_output_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[bytes] = []
+
+    class Slow(io.BytesIO):
+        def write(self, some: Any, /) -> int:
+            time.sleep(0.2)  # it is that slow
+            shown.append(bytes(some))
+            return len(some)
+
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(Slow()))
+    reads, writes = os.pipe()
+    with os.fdopen(reads) as pipe, steps._handing_on(pipe, steps._Screen()):
+        os.write(writes, b"the last words")
+        os.close(writes)
+    assert shown == [b"the last words"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PYTEST_ADDOPTS",
+        "PYTEST_PLUGINS",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "PYTHONSAFEPATH",
+        "PYTHONOPTIMIZE",
+        "PYTHONWARNINGS",
+        "PYTHONSTARTUP",
+        "PYTHONINSPECT",
+    ],
+)
+def test_a_step_does_not_see_what_would_change_how_python_or_pytest_run_it(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    session: Any = SimpleNamespace(env={"OURS": "1", "HOME": None})
+    seen = steps._environment(session)
+    assert name not in seen
+    assert (seen["PYTHONUNBUFFERED"], seen["OURS"]) == ("1", "1")
+    assert "HOME" not in seen
+
+
 def test_bytes_that_are_no_text_are_handed_on_as_they_are(nox: Callable[..., Nox]) -> None:
     running = nox("import os; os.write(1, bytes([0xe2, 0x82])); os.write(1, bytes([0xac, 10]))")
     assert running.end()[:2] == (0, "\N{EURO SIGN}\n")
@@ -435,30 +559,42 @@ def test_clean_up_after_a_signal_finishes_and_nothing_is_left(
 
 def test_a_signal_that_was_ignored_from_the_start_stays_so(nox: Callable[..., Nox]) -> None:
     """As with ``nohup nox ...``, whose terminal is then closed."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        running = nox(
-            """
-            import time
-            from pathlib import Path
-            Path("started").touch()
-            while not Path("seen").exists():
-                time.sleep(0.02)
-            """
-        )
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    running = nox(
+        """
+        import time
+        from pathlib import Path
+        Path("started").touch()
+        while not Path("seen").exists():
+            time.sleep(0.02)
+        """,
+        ignores=[signal.SIGHUP],
+    )
     running.wait_for("started")
     to_nox_alone(running, signal.SIGHUP)
     (running.folder / "seen").touch()
     assert running.end()[0] == 0
 
 
+def test_these_tests_hold_where_they_were_started_with_ctrl_c_ignored(
+    nox: Callable[..., Nox],
+) -> None:
+    """As a script starts ``pytest &``."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        running = nox(CLEANS_UP)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    running.wait_for("started")
+    to_the_group(running, signal.SIGINT)
+    assert running.end()[0] == 130
+
+
+@pytest.mark.parametrize("session", ["one", "waits_for_ctrl_c"])
 @pytest.mark.parametrize("after_s", [0.0, 0.02, 0.1])
 def test_ctrl_c_while_a_step_is_being_started_shows_nothing_of_what_python_was_doing(
-    nox: Callable[..., Nox], after_s: float
+    nox: Callable[..., Nox], after_s: float, session: str
 ) -> None:
-    running = nox("import time; time.sleep(600)")
+    running = nox("import time; time.sleep(600)", session=session)
     assert running.process.stderr is not None
     for line in running.process.stderr:
         if line == "nox > python step.py\n":
@@ -466,7 +602,7 @@ def test_ctrl_c_while_a_step_is_being_started_shows_nothing_of_what_python_was_d
     time.sleep(after_s)  # these moments are what is tried
     to_the_group(running, signal.SIGINT)
     status, _, stderr = running.end()
-    assert (status, stderr) == (130, "nox > Session one interrupted.\n")
+    assert (status, stderr) == (130, f"nox > Session {session} interrupted.\n")
 
 
 # Ends as `--keep` does: with the matrix's own verdict, once somebody has looked at the testbed.
@@ -483,32 +619,47 @@ try:
     import time
     time.sleep(600)
 except KeyboardInterrupt:
+    Path("interrupted").touch()
+    while not Path("seen").exists():
+        time.sleep(0.02)
     print("error: one of two cells is not as declared", file=sys.stderr)
     sys.exit(int(Path("verdict").read_text()))
 """
 
 
 @pytest.mark.parametrize(
-    ("number", "verdict", "ended"),
+    ("numbers", "verdict", "ended"),
     [
-        (signal.SIGINT, 0, (0, "was successful.")),
-        (signal.SIGINT, 1, (1, "aborted: one of two cells is not as declared.")),
-        (signal.SIGINT, 130, (130, "interrupted.")),
-        (signal.SIGTERM, 0, (130, "interrupted.")),
+        ([signal.SIGINT], 0, (0, "was successful.")),
+        ([signal.SIGINT, signal.SIGINT], 0, (0, "was successful.")),
+        ([signal.SIGINT], 1, (1, "aborted: one of two cells is not as declared.")),
+        ([signal.SIGINT], 130, (130, "interrupted.")),
+        ([signal.SIGTERM], 0, (130, "interrupted.")),
+        ([signal.SIGINT, signal.SIGTERM], 0, (130, "interrupted.")),
     ],
-    ids=["held", "did not hold", "before its work was done", "not by Ctrl-C"],
+    ids=[
+        "held",
+        "held, impatiently",
+        "did not hold",
+        "before its work was done",
+        "not by Ctrl-C",
+        "not by Ctrl-C alone",
+    ],
 )
 def test_the_ctrl_c_that_a_step_waits_for_is_its_end_and_its_verdict_counts(
     nox: Callable[..., Nox],
     tmp_path: Path,
-    number: signal.Signals,
+    numbers: list[signal.Signals],
     verdict: int,
     ended: tuple[int, str],
 ) -> None:
     (tmp_path / "verdict").write_text(str(verdict))
     running = nox(KEEPS, session="waits_for_ctrl_c")
     running.wait_for("started")
-    to_the_group(running, number)
+    for number in numbers:
+        to_the_group(running, number)
+        running.wait_for("interrupted")
+    (tmp_path / "seen").touch()
     status, _, stderr = running.end()
     last = re.sub(r" in .*", ".", stderr.splitlines()[-1])  # how long it took
     assert (status, last.removeprefix("nox > Session waits_for_ctrl_c ")) == ended

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wasm.codemod import Rewrite, Rule, apply, call, inside, method, read_package
-from wasm.errors import SourceError
+from wasm.errors import MisfitError, SourceError
 
 FILE = "provider/a.go"
 DIFFERS = (
@@ -61,6 +61,7 @@ def refusal(tree: dict[str, bytes], *rules: Rule) -> str:
     """The sentence with which rules refuse a tree."""
     with pytest.raises(SourceError) as refused:
         apply(rules, tree)
+    assert isinstance(refused.value, MisfitError) is ("--fixed-" in str(refused.value))
     return str(refused.value)
 
 

@@ -116,6 +116,17 @@ def test_a_process_that_is_hidden_from_us_counts_as_alive(monkeypatch: pytest.Mo
     assert not replace(ours, started=ours.started - 9).known_to_be_gone
 
 
+def test_a_process_whose_name_is_no_text_is_read_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name is 15 bytes of anything: prctl(2) takes them, and cuts letters in two."""
+    (tmp_path / "7").mkdir()
+    fields = b" ".join(b"%d" % number for number in range(4, 53))
+    (tmp_path / "7" / "stat").write_bytes(b"7 (a) \xe2\x82) S " + fields)
+    monkeypatch.setattr("wasm.ownership._PROC", tmp_path)
+    assert ownership._stat(7) == ("S", 22 / os.sysconf("SC_CLK_TCK"))
+
+
 @pytest.fixture
 def no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine without /proc, where psutil is asked."""

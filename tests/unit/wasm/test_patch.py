@@ -13,7 +13,7 @@ import pytest
 
 from wasm import __main__ as command
 from wasm import findings, patch, source, toolchain
-from wasm.errors import BuildError, SourceError
+from wasm.errors import BuildError, MisfitError, SourceError
 from wasm.patch import PatchRecord
 from wasm.records import Patch, Variant
 from wasm.retry_identity import RULES
@@ -179,15 +179,22 @@ def test_no_option_is_advised_that_the_session_does_not_take(
     tmp_path: Path, found: str, advice: str
 ) -> None:
     with pytest.raises(SourceError) as refused, patch.advised(tmp_path):
-        raise SourceError(f"{tmp_path}/provider: {found}; {advice}", detail="seen")
+        raise MisfitError(f"{tmp_path}/provider: {found}", detail="seen", advice=advice)
     assert str(refused.value) == f"provider: {found}; {ADVICE}"
     assert refused.value.detail == "seen"
 
 
 def test_advice_that_the_session_takes_stays_as_it_is() -> None:
     with pytest.raises(SourceError) as refused, patch.advised():
-        raise SourceError("--fixed-ref was given; leave it out")
-    assert str(refused.value) == "--fixed-ref was given; leave it out"
+        raise SourceError("two fixes were given; leave out; --fixed-ref", advice="do it")
+    assert str(refused.value) == "two fixes were given; leave out; --fixed-ref; do it"
+
+
+def test_advice_that_the_session_takes_names_no_folder_of_ours_either(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as refused, patch.advised(tmp_path):
+        raise SourceError(f"{tmp_path}/a.go does not parse", detail="seen", advice="correct it")
+    assert str(refused.value) == "a.go does not parse; correct it"
+    assert (refused.value.detail, refused.value.advice) == ("seen", "correct it")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 from wasm import findings, regression, toolchain
 from wasm.errors import BuildError, SourceError
 from wasm.regression import FOLDER, Compared, Showing
+from wasm.suite import Reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +68,21 @@ def test_laying_over_writes_them_byte_for_byte(tmp_path: Path) -> None:
     regression.lay_over(tmp_path, with_the_fix=True)
     for name in [SIGNATURE, *BEHAVIOUR]:
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+def test_a_run_that_ended_badly_though_every_test_of_it_passed_shows_nothing() -> None:
+    """As when go is killed at its very end, or cannot write its cache."""
+    reading = Reading()
+    for action in ({"Action": "pass", "Package": "p", "Test": "TestA"}, {"Action": "pass"}):
+        reading.take(json.dumps({"Package": "p", **action}).encode())
+    suite = reading.suite(["go", "test", "./..."], -9, 1.0, {"p": ["TestA"]})
+    with pytest.raises(BuildError) as refused:
+        regression._refuse_what_did_not_run(suite, reading)
+    assert str(refused.value) == (
+        "the regression tests could not be run (go test ended with status -9): no test failed; "
+        "expected each to end in pass or fail, since what is not run shows nothing; see the lines "
+        "above"
+    )
 
 
 def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:

@@ -371,6 +371,32 @@ def test_a_name_of_two_commits_is_ambiguous_whatever_git_itself_would_take(
     assert commit_of(checkout, "refs/heads/v1") == checkout.git("rev-parse", "HEAD")
 
 
+@pytest.mark.parametrize("annotated", [True, False])
+def test_two_refs_of_one_name_on_one_commit_are_that_commit(
+    checkout: Checkout, tmp_path: Path, *, annotated: bool
+) -> None:
+    checkout.git("tag", *(["--annotate", "--message=one"] if annotated else []), "v1")
+    checkout.git("branch", "v1")
+    checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "remote.git"))
+
+    with repository.fetched((tmp_path / "remote.git").as_uri(), "v1", checkout.plugin) as found:
+        assert found.commit("HEAD") == checkout.git("rev-parse", "HEAD")
+    assert commit_of(checkout, "v1") == checkout.git("rev-parse", "HEAD")
+
+
+def test_a_ref_named_like_another_commit_is_ambiguous_though_there_is_one_such_ref(
+    checkout: Checkout,
+) -> None:
+    short = checkout.git("rev-parse", "--short=8", "HEAD")
+    checkout.write("elsewhere/notes.txt", "the next commit\n")
+    checkout.commit()
+    checkout.git("branch", short)
+
+    assert sentence_of(lambda: commit_of(checkout, short)).startswith(
+        f"the ref {short!r} is ambiguous in checkout; "
+    )
+
+
 def test_a_ref_that_a_shallow_clone_lacks_is_told_with_the_way_to_get_it(
     checkout: Checkout, tmp_path: Path, make_checkout: MakeCheckout
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wasm.codemod import Rule, inside, method
-from wasm.errors import SourceError
+from wasm.errors import MisfitError, SourceError
 from wasm.retry_identity import FIX_ID, RULES, fix
 
 HELPER_NAME = "transformRequestHeadersAndBody"
@@ -165,6 +165,7 @@ def refusal(folder: Path, tree: Mapping[str, str | bytes]) -> str:
     """The sentence with which the fix refuses a tree."""
     with pytest.raises(SourceError) as refused:
         fix(written(folder, tree))
+    assert isinstance(refused.value, MisfitError) is ("--fixed-" in str(refused.value))
     return str(refused.value)
 
 

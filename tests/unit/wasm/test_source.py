@@ -596,3 +596,16 @@ def test_bad_input_is_one_sentence_with_status_2_and_nothing_left(
     assert ended.stderr == f"error: {sentence.format(tmp=tmp_path)}\n"
     assert list(cache_folder.glob("work/*")) == []
     assert not record.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "begins"),
+    [
+        ({"fixed_ref": "nope"}, "unknown ref 'nope' in checkout; "),
+        ({"fixed_patch": Path("/nowhere.patch")}, "--fixed-patch /nowhere.patch cannot be read ("),
+    ],
+)
+def test_a_fix_that_is_not_there_is_refused_while_the_baseline_is_made(
+    checkout: Checkout, asked: dict[str, object], begins: str
+) -> None:
+    assert refusal(BASELINE, request_of(checkout, **asked)).startswith(begins)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wasm.suite import Reading, Suite, read_events
+from wasm.suite import Reading, Suite
 
 GO_TEST = ["go", "test", "-json", "-count=1", "./..."]
 
@@ -26,21 +26,18 @@ def suite_of(
 
 
 def test_tests_are_counted_subtests_included_and_packages_not() -> None:
-    lines = [
+    suite = suite_of(
         event("run", "TestA"),
         event("output", "TestA", "=== RUN TestA\n"),
         event("pass", "TestA/sub"),
         event("pass", "TestA"),
         event("pass", "TestA", package="q"),
         event("pass"),
-    ]
-
-    suite = suite_of(*lines)
+    )
 
     assert (suite.passed, suite.failed, suite.skipped, suite.problem) == (3, [], [], "")
     assert (suite.command, suite.seconds, suite.output) == (GO_TEST, 1.235, "")
     assert suite.summary == "go test ./...: 3 passed, 0 failed, 0 skipped in 1.2 s"
-    assert read_events(GO_TEST, 0, lines, 1.23456) == suite
 
 
 def test_no_test_at_all_is_no_success() -> None:
@@ -99,8 +96,12 @@ def test_ten_failing_tests_are_shown_each_with_its_last_lines_and_the_others_cou
     assert shown[-1] == "... and 2 more"
 
 
-def test_a_panic_is_shown_from_its_first_line_however_long_its_trace() -> None:
-    trace = ["noise\n", "panic: boom\n", *(f"frame {number}\n" for number in range(100))]
+CRASHES = ["panic: boom", "fatal error: all goroutines are asleep - deadlock!", "SIGQUIT: quit"]
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_crash_is_shown_from_its_first_line_however_long_its_trace(crash: str) -> None:
+    trace = ["noise\n", f"{crash}\n", *(f"frame {number}\n" for number in range(100))]
 
     suite = suite_of(
         *(event("output", "TestBad", line) for line in trace),
@@ -109,7 +110,20 @@ def test_a_panic_is_shown_from_its_first_line_however_long_its_trace() -> None:
         status=1,
     )
 
-    assert suite.output.splitlines()[:2] == ["panic: boom", "frame 0"]
+    assert suite.output.splitlines()[:2] == [crash, "frame 0"]
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_package_whose_program_crashed_is_broken_though_a_test_of_it_failed(crash: str) -> None:
+    reading = Reading()
+    for line in (
+        event("fail", "TestA"),
+        event("output", output=f"{crash}\n"),
+        event("fail"),
+    ):
+        reading.take(line)
+
+    assert reading.broken() == {"p": f"ended in `{crash}`"}
 
 
 def test_a_package_that_does_not_compile_is_told_with_the_compilers_lines() -> None:

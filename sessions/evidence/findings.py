@@ -1,4 +1,4 @@
-"""What verification found: every check by its name, and each problem in a clause."""
+"""What checks found: every check by its name, and each problem in a clause."""
 
 from __future__ import annotations
 
@@ -41,10 +41,17 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All checks of a bundle or a run."""
+    """All checks of a bundle or a run.
+
+    Attributes:
+        what: ``bundle`` or ``run``.
+        made: The checks.
+        says: What such evidence says, in a clause: one that holds need not prove anything.
+    """
 
     what: str
     made: list[Finding] = field(default_factory=list)
+    says: str = ""
 
     def look(self, check: str, about: str, of: Callable[[], Check]) -> bool:
         """Make a check, and say whether it holds.
@@ -62,7 +69,7 @@ class Findings:
                     told = str(end.value or "")
                     break
         except _STUMBLES as error:
-            problems.append(f"cannot be checked: {str(error) or type(error).__name__}")
+            problems.append(f"{check} cannot be checked: {str(error) or type(error).__name__}")
         self.made.append(Finding(check, about, told, tuple(problems)))
         return not problems
 
@@ -90,7 +97,8 @@ class Findings:
             lines += [f"        {_one_line(p)}" for p in finding.problems[:_SHOWN_AT_MOST]]
             lines += [f"        and {more} more"] if more > 0 else []
         if self.holds:
-            lines.append(f"verified: all {len(self.made)} checks of the {self.what} hold")
+            says = f"; {_one_line(self.says)}" if self.says else ""
+            lines.append(f"verified: all {len(self.made)} checks of the {self.what} hold{says}")
         return tuple(lines)
 
     @property
