@@ -220,7 +220,7 @@ def _copied(host: _TestHost, file: str, changed: bytes) -> Path:
 
     def whole(entry: Path) -> bool:
         try:
-            return (entry / _DIGEST).read_text("ascii") == files.digest(entry / _COPY)
+            return (entry / _DIGEST).read_bytes() == files.digest(entry / _COPY).encode()
         except OSError:
             return False
 
