@@ -47,7 +47,10 @@ def test_the_seconds_returned_are_those_it_took(serve: Any, answering: Any) -> N
         ready = time.monotonic() - start > 0.5
         answering(*(("200 OK", LIVE) if ready else ("503 No", b"INITIALIZING\n")))(connection, over)
 
-    assert 0.5 <= wait_for(serve(later).url) < 1.5
+    url = serve(later).url
+    began = time.monotonic()
+    took_s = wait_for(url)
+    assert 0.5 - (began - start) <= took_s <= time.monotonic() - began
 
 
 def test_t11_a_mute_admin_port_is_asked_again_until_it_says_live(
@@ -62,7 +65,9 @@ def test_t11_a_mute_admin_port_is_asked_again_until_it_says_live(
             answering("200 OK", LIVE)(connection, over)
 
     server = serve(mute_at_first)
-    assert 2.0 <= wait_for(server.url, ready_s=20, probe_s=0.4) < 4.0
+    began = time.monotonic()
+    took_s = wait_for(server.url, ready_s=20, probe_s=0.4)
+    assert 2.0 - (began - start) <= took_s < 10
     assert len(server.requests) >= 4
 
 
