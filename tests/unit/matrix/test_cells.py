@@ -372,3 +372,13 @@ def test_an_exchange_with_the_upstream_that_broke_off_makes_its_cell_inconclusiv
     # It follows from what was recorded, so that nobody can take the reason out of the record.
     without = msgspec.structs.replace(result.observation, fault="")
     assert cells.conclude(KLING, CELL, variant, without, ADDRESS) == result
+
+
+def test_what_has_ended_is_told_before_what_the_plugin_logged_and_that_before_silence() -> None:
+    silent: dict[str, Any] = {"response": NoAnswer(SILENCE), "logs": ("", f"{TRAP}\n")}
+    assert inconclusive(run(**silent, ended=GONE)) == GONE
+    assert inconclusive(run(**silent)) == BROKE_DOWN
+
+
+def test_with_every_attempt_there_a_line_on_the_route_is_no_fault_of_the_testbed_s() -> None:
+    assert run(logs=("", f"{ROUTE}\n")).verdict is Verdict.PASS
