@@ -8,11 +8,12 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import msgspec
 
 from wasm.errors import GatewayError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
     from pathlib import Path
 
     from containers.testbed import Plan
@@ -26,13 +27,16 @@ _SNAPSHOTS = {
 }
 
 
-def listener_urls(admin_url: str, plan: Plan) -> dict[str, str]:
-    """Ask the gateway where each listener listens; all that were planned must."""
+def listener_urls(
+    admin_url: str, plan: Plan, refused: Container[str] = frozenset()
+) -> dict[str, str]:
+    """Ask the gateway where each listener listens; all that were planned and not refused must."""
     urls = {}
     for status in asked(admin_url, "/listeners?format=json").get("listener_statuses", []):
         where = status["local_address"]["socket_address"]
         urls[status["name"]] = f"http://{where['address']}:{where['port_value']}"
-    missing = [listener.name for listener in plan.listeners if listener.name not in urls]
+    planned = [each.name for each in plan.listeners if each.name not in refused]
+    missing = [name for name in planned if name not in urls]
     if missing:
         raise GatewayError(
             f"the gateway says LIVE but does not listen for {', '.join(missing)}; expected a "
@@ -41,30 +45,52 @@ def listener_urls(admin_url: str, plan: Plan) -> dict[str, str]:
     return urls
 
 
+def refused_listeners(admin_url: str) -> dict[str, str]:
+    """Return the listeners that the gateway has refused, by name, each with its reason."""
+    mask = "&mask=name,error_state.details"
+    found = asked(admin_url, f"/config_dump?resource=dynamic_listeners{mask}").get("configs", [])
+    return {
+        each["name"]: each["error_state"]["details"]
+        for each in found
+        if each.get("name") and "error_state" in each
+    }
+
+
 def asked(admin_url: str, path: str) -> dict[str, Any]:
+    """Ask the admin interface of a gateway that is ready for JSON."""
+    try:
+        return dict(msgspec.json.decode(text(admin_url, path)))
+    except msgspec.MsgspecError as error:
+        raise _mute(path, error) from error
+
+
+def text(admin_url: str, path: str, limit_s: float = _ADMIN_S) -> str:
     """Ask the admin interface of a gateway that is ready."""
     try:
-        answer = _get(admin_url + path).json()
-    except (httpx.HTTPError, ValueError) as error:
-        raise GatewayError(
-            f"the gateway said LIVE, then its admin interface did not answer {path} "
-            f"({type(error).__name__}: {error}); expected JSON; see logs/gateway.log of this run"
-        ) from error
-    return dict(answer)
+        return _get(admin_url + path, limit_s).text
+    except httpx.HTTPError as error:
+        raise _mute(path, error) from error
+
+
+def _mute(path: str, error: Exception) -> GatewayError:
+    return GatewayError(
+        f"the gateway said LIVE, then its admin interface did not answer {path} "
+        f"({type(error).__name__}: {error}); expected an answer; see logs/gateway.log of this run"
+    )
 
 
 def snapshot(admin_url: str, folder: Path) -> None:
     """Keep what the gateway counted, as long as it can still say so."""
     silence = ""
     for name, path in _SNAPSHOTS.items():
-        text = silence
+        kept = silence
         if not silence:
             try:
-                text = _get(admin_url + path).text
+                kept = _get(admin_url + path).text
             except httpx.HTTPError as error:
                 # Once is enough: each time would take its whole time limit.
-                text = silence = f"not available: {type(error).__name__}\n"
-        (folder / "logs" / name).write_text(text, "utf-8")
+                kept = silence = f"not available: {type(error).__name__}\n"
+        (folder / "logs" / name).write_text(kept, "utf-8")
 
 
 @contextlib.contextmanager
@@ -84,9 +110,9 @@ def envoy_version(admin_url: str) -> str:
     return str(asked(admin_url, "/server_info")["version"])
 
 
-def _get(url: str) -> httpx.Response:
+def _get(url: str, limit_s: float = _ADMIN_S) -> httpx.Response:
     # Plain HTTP on loopback, so nothing is to be verified; preparing for that takes 25 ms.
-    return httpx.get(url, timeout=_ADMIN_S, trust_env=False, verify=False)  # noqa: S501
+    return httpx.get(url, timeout=limit_s, trust_env=False, verify=False)  # noqa: S501
 
 
 def bare(url: str) -> str:

@@ -34,7 +34,8 @@ from containers import (
 from containers.docker_daemon import Daemon
 from containers.docker_images import GatewayImage
 from containers.docker_parts import FILES, RUN_LABEL, OwnNetwork, Part
-from containers.envoy_config import Address
+from containers.envoy_config import Address, Wiring
+from containers.listeners import Listeners
 from containers.loading import Loadable
 from containers.records import (
     Cleanup,
@@ -58,6 +59,11 @@ if TYPE_CHECKING:
 _EVERYWHERE = "0.0.0.0"  # noqa: S104 - inside a network of its own
 _MODEL, _CONTROL, _ADMIN, _FIRST_LISTENER = 8080, 8081, 9901, 10000
 _ENVOY = "/usr/local/bin/envoy"
+_CONFIG = "envoy.json"
+_LISTENERS = "listeners/listeners.json"
+# In bytes. A VM takes 60 MB, and while a listener is renewed it has two.
+_MEMORY = 2 << 30
+_MEMORY_A_LISTENER = 160 << 20
 # Docker needs a moment to see that a container has ended.
 _SEEN_WITHIN_S = 1.0
 _SEEN_PAUSE_S = 0.02
@@ -255,18 +261,23 @@ def _start(life: _Life) -> Testbed:
     plan, made = life.plan, _made(life)
     upstream = life.start(_upstream(life.run, made))
     with _ends_told(life):
-        config = _write_config(plan, made.files, upstream.address(made.inside))
-        gateway = _started_gateway(life, made.image, _gateway(life.run, made, config))
+        wiring = _wiring(plan, made.files, upstream.address(made.inside))
+        config = envoy_config.write(plan, wiring).read_bytes()
+        listeners = Listeners(plan, wiring)
+        files = {_CONFIG: config, _LISTENERS: listeners.plan_first()}
+        gateway = _started_gateway(life, made.image, _gateway(life, made, files, upstream))
         since = time.monotonic()
         ports = _relayed(life, made, upstream, gateway)
         life.namespaces = [_closed(life, made.mock, part) for part in (upstream, gateway)]
     life.admin = ports[_ADMIN]
     readiness.await_live(lambda: life.admin, life.end_of_gateway, gateway.last_lines, plan.limits)
     ready_s = time.monotonic() - since
+    log = _ContainerLog(gateway)
     with admin.explained(life.trouble, gateway.last_lines):
+        listeners.started(life.admin, log)
         version = admin.envoy_version(life.admin)
     life.before = _listed(life.daemon.client, life.run)
-    return Testbed(
+    testbed = Testbed(
         facts=_facts(life, made, config, version),
         limits=plan.limits,
         gateway_urls={
@@ -275,10 +286,13 @@ def _start(life: _Life) -> Testbed:
         },
         control_url=ports[_CONTROL],
         upstream_address=f"{upstream.address(made.inside)}:{_MODEL}",
-        gateway_log=_ContainerLog(gateway),
+        listeners=listeners,
+        gateway_log=log,
         look_for_end=life.trouble,
         timings=Timings(gateway_ready_s=ready_s),
     )
+    listeners.hand_over = testbed.put_listeners
+    return testbed
 
 
 def _facts(life: _Life, made: _Makings, config: bytes, envoy_version: str) -> TestbedFacts:
@@ -334,20 +348,26 @@ def _gateway_image(plan: Plan, daemon: Daemon) -> GatewayImage:
 
 def _upstream(run: str, made: _Makings) -> Part:
     command = ["serve", f"--model={_EVERYWHERE}:{_MODEL}", f"--control={_EVERYWHERE}:{_CONTROL}"]
-    return Part("upstream", run, image=made.mock, network=made.inside, command=command)
+    command.append(f"--listeners={FILES}/{_LISTENERS}")
+    part = Part("upstream", run, image=made.mock, network=made.inside, command=command)
+    return part.with_volume()
 
 
-def _gateway(run: str, made: _Makings, config: bytes) -> Part:
+def _gateway(life: _Life, made: _Makings, files: dict[str, bytes], upstream: Part) -> Part:
     part = Part(
         "gateway",
-        run,
+        life.run,
         image=made.image.name,
         network=made.inside,
-        command=["--config-path", f"{FILES}/envoy.json", *envoy_config.ARGUMENTS],
+        command=["--config-path", f"{FILES}/{_CONFIG}", *envoy_config.ARGUMENTS],
         entrypoint=_ENVOY,
+        # The upstream replaces the file of listeners in it: files can be copied into a container,
+        # but not renamed there, and Envoy follows nothing else.
+        volumes_from=[upstream.id],
+        mem_limit=_MEMORY + _MEMORY_A_LISTENER * len(life.plan.listeners),
     )
     loaded = {path.name: path.read_bytes() for path in made.files.files}
-    return part.with_files({"envoy.json": config, **loaded})
+    return part.with_files(files | loaded)
 
 
 def _relayed(life: _Life, made: _Makings, upstream: Part, gateway: Part) -> dict[int, str]:
@@ -411,20 +431,20 @@ def _closed(life: _Life, image: str, of: Part) -> Namespace:
     return Namespace(part=of.role, routes=found["routes"], default_route=found["default_route"])
 
 
-def _write_config(plan: Plan, files: Loadable, upstream_ip: str) -> bytes:
-    wiring = envoy_config.Wiring(
+def _wiring(plan: Plan, files: Loadable, upstream_ip: str) -> Wiring:
+    return Wiring(
         module=f"{FILES}/{files.module.name}",
         cluster_filter=f"{FILES}/{files.cluster_filter.name}" if files.cluster_filter else None,
         listeners=[
             Address(host=_EVERYWHERE, port=_FIRST_LISTENER + number)
             for number in range(len(plan.listeners))
         ],
+        listeners_file=f"{FILES}/{_LISTENERS}",
         admin=Address(host=_EVERYWHERE, port=_ADMIN),
         upstream=Address(host=upstream_ip, port=_MODEL),
         access_log=None,
         stop_iteration=plan.stop_iteration,
     )
-    return envoy_config.write(plan, wiring).read_bytes()
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FILES = "/proof"
 RUN_LABEL = "gateway-proof.run"
 OWNER_LABEL = "gateway-proof.owner"
-_NOBODY = "65532:65532"
+_NOBODY = 65532
 _MEMORY = "2g"
 _PROCESSES = 256
 _LAST_LINES = 12
@@ -82,19 +82,32 @@ class Part(DockerContainer):
             "cap_drop": ["ALL"],
             "security_opt": ["no-new-privileges:true"],
             "read_only": True,
-            "user": _NOBODY,
+            "user": f"{_NOBODY}:{_NOBODY}",
             "mem_limit": _MEMORY,
             "pids_limit": _PROCESSES,
             "log_config": _WHOLE_LOG,
         }
         self.with_kwargs(labels=labels(run), entrypoint=entrypoint, **(rules | settings))
 
-    def with_files(self, files: dict[str, bytes]) -> Self:
-        """Copy files into ``/proof``: a volume of its own, since the root is read-only."""
+    def with_volume(self) -> Self:
+        """Give it a volume at ``/proof``, which goes when nothing mounts it any more."""
         mount = Mount(target=FILES, source="", type="volume", labels=self._kwargs["labels"])
         self._kwargs["mounts"] = [mount]
+        return self
+
+    def with_files(self, files: dict[str, bytes]) -> Self:
+        """Copy files into its volume, named as seen from ``/proof``; the root is read-only.
+
+        A folder that is named with them belongs to the parts' user, who may write there.
+        """
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
+            for folder in dict.fromkeys(name.rpartition("/")[0] for name in files):
+                if folder:
+                    entry = tarfile.TarInfo(folder)
+                    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                    entry.uid = entry.gid = _NOBODY
+                    tar.addfile(entry)
             for name, content in files.items():
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mode = len(content), 0o644

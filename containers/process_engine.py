@@ -7,7 +7,6 @@ import errno
 import hashlib
 import os
 import platform
-import re
 import shutil
 import time
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,8 @@ from containers import (
     readiness,
     upstream_program,
 )
-from containers.envoy_config import Address
+from containers.envoy_config import Address, Wiring
+from containers.listeners import Listeners
 from containers.processes import Child
 from containers.records import (
     Cleanup,
@@ -52,7 +52,6 @@ _ANNOUNCED_WITHIN_S = 30.0
 _NOT_YET_OPEN_S = 0.5
 _SEEN_WITHIN_S = 0.3
 _SEEN_PAUSE_S = 0.005
-_TAKEN = re.compile(r"cannot bind '([^']+)'.*Address already in use")
 _NO_ISOLATION = (
     "none was enforced: a local process can reach what this machine can; the gateway's only "
     "cluster is the mock"
@@ -149,7 +148,10 @@ def _start_upstream(life: _Life) -> _Upstream:
 
 def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Upstream) -> Testbed:
     plan = life.plan
-    config = _write_config(plan, loadable, upstream)
+    wiring = _wiring(plan, loadable, upstream)
+    config = envoy_config.write(plan, wiring)
+    listeners = Listeners(plan, wiring)
+    listeners.plan_first()
     admin_file = plan.folder / "config" / "admin-address.txt"
     # Of an earlier gateway in the same folder: it would be asked instead of this one.
     admin_file.unlink(missing_ok=True)
@@ -170,9 +172,11 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
     def look_for_end() -> str | None:
         return _trouble(gateway, upstream.child)
 
+    log = FileLog(gateway.log)
     with admin.explained(look_for_end, gateway.last_lines):
+        listeners.started(life.admin, log)
         version = admin.envoy_version(life.admin)
-        urls = admin.listener_urls(life.admin, plan)
+        urls = admin.listener_urls(life.admin, plan, listeners.refused)
     return Testbed(
         facts=TestbedFacts(
             engine=EngineKind.PROCESS,
@@ -186,7 +190,8 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
         gateway_urls=urls,
         control_url=f"http://{upstream.control}",
         upstream_address=upstream.model,
-        gateway_log=FileLog(gateway.log),
+        listeners=listeners,
+        gateway_log=log,
         look_for_end=look_for_end,
         timings=Timings(gateway_ready_s=ready_s),
     )
@@ -224,39 +229,31 @@ def _announced(admin_file: Path) -> str | None:
 
 
 def _end_of(gateway: Child, upstream: Child) -> str | None:
-    """Say how the gateway ended; a taken port and the upstream's end have their own sentences."""
+    """Say how the gateway ended; the upstream's end has its own sentence."""
     if upstream.end is not None:
         raise GatewayError(
             f"the upstream {upstream.end} before the gateway was ready; expected it to live as "
             "long as the gateway; its last log lines are above",
             detail=upstream.last_lines(),
         )
-    end = gateway.end
-    taken = end and _TAKEN.search(gateway.last_lines())
-    if taken:
-        raise GatewayError(
-            f"the gateway cannot listen on {taken[1]}: another program has that port; expected a "
-            "free one; end that program, or leave the choice of the port to the kernel",
-            detail=gateway.last_lines(),
-        )
-    return end
+    return gateway.end
 
 
-def _write_config(plan: Plan, loadable: Loadable, upstream: _Upstream) -> Path:
+def _wiring(plan: Plan, loadable: Loadable, upstream: _Upstream) -> Wiring:
     host, _, port = upstream.model.rpartition(":")
-    wiring = envoy_config.Wiring(
+    return Wiring(
         module=str(loadable.module),
-        cluster_filter=str(loadable.cluster_filter) if plan.cluster_name else None,
+        cluster_filter=str(loadable.cluster_filter) if loadable.cluster_filter else None,
         listeners=[
             Address(host=_LOOPBACK, port=port)
             for port in plan.listener_ports or [0] * len(plan.listeners)
         ],
+        listeners_file=str(plan.folder / envoy_config.LISTENERS),
         admin=Address(host=_LOOPBACK, port=0),
         upstream=Address(host=host, port=int(port)),
         access_log=str(plan.folder / "logs" / "access.log"),
         stop_iteration=plan.stop_iteration,
     )
-    return envoy_config.write(plan, wiring)
 
 
 def _trouble(gateway: Child, upstream: Child) -> str | None:

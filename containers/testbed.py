@@ -13,6 +13,7 @@ import httpx
 import msgspec
 
 from containers.exchange import Journal, Request, Response
+from containers.listeners import Listeners
 from containers.records import Cleanup, GatewayKind, Limits, Listener, TestbedFacts, Timings
 from wasm.errors import GatewayError
 from wasm.records import Module, sha256_of
@@ -110,6 +111,7 @@ class Testbed:
         gateway_urls: Base URL of each listener, by the listener's name.
         control_url: The upstream's control port.
         upstream_address: The upstream's model port: where every attempt must arrive.
+        listeners: The gateway's listeners, each with a VM for its plugin.
         gateway_log: What the gateway, its plugin included, logs while it runs.
         look_for_end: Says what has ended before its time, or None while everything runs.
     """
@@ -119,6 +121,7 @@ class Testbed:
     gateway_urls: dict[str, str]
     control_url: str
     upstream_address: str
+    listeners: Listeners
     gateway_log: GatewayLog
     look_for_end: Callable[[], str | None]
     timings: Timings = field(default_factory=Timings)
@@ -129,16 +132,23 @@ class Testbed:
 
     def __post_init__(self) -> None:
         """Open the two clients; connections stay open between cells."""
-        settings: dict[str, Any] = {
+        self._client = self._client_of_gateway()
+        self._control = httpx.Client(**self._settings, base_url=self.control_url)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {
             "timeout": self.limits.exchange_s,
             "trust_env": False,
             "verify": False,  # plain HTTP on loopback; preparing for TLS takes 25 ms
         }
-        self._client = httpx.Client(**settings, follow_redirects=False)
+
+    def _client_of_gateway(self) -> httpx.Client:
+        client = httpx.Client(**self._settings, follow_redirects=False)
         # A request is recorded as it is sent, so httpx adds no header of its own.
-        for name in list(self._client.headers):
-            del self._client.headers[name]
-        self._control = httpx.Client(**settings, base_url=self.control_url)
+        for name in list(client.headers):
+            del client.headers[name]
+        return client
 
     def close_clients(self) -> None:
         """Close both clients' connections."""
@@ -209,6 +219,33 @@ class Testbed:
             body_sha256=sha256_of(body),
             seconds=time.perf_counter() - start,
         )
+
+    def renew(self, *listeners: str) -> None:
+        """Give some listeners a fresh VM each, or all of them when none is named.
+
+        Raises:
+            GatewayError: The gateway did not take it in.
+        """
+        # A connection stays with the VM that it was made to.
+        self._client.close()
+        self._client = self._client_of_gateway()
+        self.listeners.renew(*listeners)
+
+    def vm(self, listener: str) -> str:
+        """Return the name of the VM that a listener's plugin runs in."""
+        return self.listeners.vms[listener]
+
+    def refusal(self, listener: str) -> str:
+        """Return why the gateway does not have a listener; empty when it has."""
+        return self.listeners.refused.get(listener, "")
+
+    def put_listeners(self, content: bytes) -> None:
+        """Let the upstream replace the file of listeners, where the gateway sees only its volume.
+
+        Raises:
+            GatewayError: The upstream is gone, or could not write it.
+        """
+        self._ask("PUT", "/listeners", dict, content)
 
     def log_position(self) -> float:
         """Return a mark: where the gateway's log ends now."""

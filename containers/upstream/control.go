@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,9 +28,10 @@ const (
 
 // controlPort is where the testbed installs scripts and reads the journal.
 type controlPort struct {
-	journal *Journal
-	log     *eventLog
-	routes  map[string]map[string]endpoint // path to method to endpoint
+	journal   *Journal
+	log       *eventLog
+	listeners string                         // the file that PUT /listeners replaces; empty for none
+	routes    map[string]map[string]endpoint // path to method to endpoint
 }
 
 // endpoint returns what to reply with status 200, or why not.
@@ -43,14 +45,15 @@ type problem struct {
 
 func (p problem) Error() string { return p.sentence }
 
-func newControlServer(ctx context.Context, journal *Journal, events *eventLog) *http.Server {
-	port := &controlPort{journal: journal, log: events}
+func newControlServer(ctx context.Context, journal *Journal, events *eventLog, listeners string) *http.Server {
+	port := &controlPort{journal: journal, log: events, listeners: listeners}
 	port.routes = map[string]map[string]endpoint{
-		"/script":  {http.MethodPut: port.putScript},
-		"/reset":   {http.MethodPost: port.postReset},
-		"/journal": {http.MethodGet: port.getJournal},
-		"/counts":  {http.MethodGet: port.getCounts},
-		"/healthz": {http.MethodGet: port.getHealthz},
+		"/script":    {http.MethodPut: port.putScript},
+		"/reset":     {http.MethodPost: port.postReset},
+		"/journal":   {http.MethodGet: port.getJournal},
+		"/counts":    {http.MethodGet: port.getCounts},
+		"/healthz":   {http.MethodGet: port.getHealthz},
+		"/listeners": {http.MethodPut: port.putListeners},
 	}
 	return &http.Server{
 		Handler:                      port,
@@ -128,6 +131,26 @@ func (p *controlPort) putScript(r *http.Request) (any, error) {
 		return nil, problem{http.StatusBadRequest, err.Error()}
 	}
 	return epochReply{p.journal.install(script)}, nil
+}
+
+// putListeners replaces the gateway's file of listeners by renaming, the only
+// change to it that Envoy follows.
+func (p *controlPort) putListeners(r *http.Request) (any, error) {
+	if p.listeners == "" {
+		return nil, problem{http.StatusConflict, "there is no file of listeners; expected serve --listeners FILE; start it with that option"}
+	}
+	data, err := allOf(r)
+	if err != nil {
+		return nil, err
+	}
+	draft := p.listeners + ".next"
+	if err := os.WriteFile(draft, data, 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(draft, p.listeners); err != nil {
+		return nil, err
+	}
+	return map[string]int{"bytes": len(data)}, nil
 }
 
 func (p *controlPort) postReset(r *http.Request) (any, error) {

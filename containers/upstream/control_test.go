@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -15,7 +16,7 @@ func TestControlRefuses(t *testing.T) {
 		status               int
 		want                 string
 	}{
-		{"GET", "/nowhere", "", 404, "is not a control path; expected one of /counts, /healthz, /journal, /reset, /script"},
+		{"GET", "/nowhere", "", 404, "is not a control path; expected one of /counts, /healthz, /journal, /listeners, /reset, /script"},
 		{"GET", "/script", "", 405, "expected PUT"},
 		{"PUT", "/script", `{"bad":1}`, 400, `unknown field "bad"`},
 		{"POST", "/reset", `{"bad":1}`, 400, "expected none"},
@@ -80,5 +81,20 @@ func TestCountsAndHealth(t *testing.T) {
 	}
 	if status, _, body := r.call("GET", r.control+"/healthz", ""); status != 200 || body != "{\"status\":\"ok\"}\n" {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+func TestPutListenersReplacesTheFile(t *testing.T) {
+	r := newRig(t, 1000)
+	for _, content := range []string{`{"resources":[]}`, `{}`} {
+		if status, _, body := r.call("PUT", r.control+"/listeners", content); status != 200 {
+			t.Fatalf("got %d %s", status, body)
+		}
+		if found, err := os.ReadFile(r.listeners); err != nil || string(found) != content {
+			t.Errorf("the file holds %q (%v), want %q", found, err, content)
+		}
+		if _, err := os.Stat(r.listeners + ".next"); !os.IsNotExist(err) {
+			t.Error("the draft is still there")
+		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 )
 
 const usage = `usage:
-  upstream serve --model ADDR --control ADDR [--max-body BYTES] [--exit-with-parent]
+  upstream serve --model ADDR --control ADDR [--max-body BYTES] [--listeners FILE] [--exit-with-parent]
   upstream relay --forward LISTEN=TARGET [--forward LISTEN=TARGET ...] [--exit-with-parent]
   upstream routes [--close]
   upstream version
@@ -126,7 +126,8 @@ func printLine(stdout io.Writer, value any) error {
 // serveOptions is the command line of `upstream serve`.
 type serveOptions struct {
 	model, control netip.AddrPort
-	maxBody        int64 // bytes of one request body kept in the journal
+	maxBody        int64  // bytes of one request body kept in the journal
+	listeners      string // the file that PUT /listeners replaces; empty for none
 	exitWithParent bool
 }
 
@@ -137,6 +138,7 @@ func parseServe(args []string) (serveOptions, error) {
 	flags.StringVar(&model, "model", "", "")
 	flags.StringVar(&control, "control", "", "")
 	flags.Int64Var(&options.maxBody, "max-body", 16<<20, "")
+	flags.StringVar(&options.listeners, "listeners", "", "")
 	flags.BoolVar(&options.exitWithParent, "exit-with-parent", false, "")
 	if err := parseFlags(flags, args); err != nil {
 		return options, err

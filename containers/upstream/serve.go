@@ -37,7 +37,7 @@ func serve(options serveOptions, stdin io.Reader, stdout, stderr io.Writer) erro
 	events := &eventLog{out: stderr}
 	journal := newJournal()
 	model := newModelServer(ctx, journal, events, options.maxBody)
-	control := newControlServer(ctx, journal, events)
+	control := newControlServer(ctx, journal, events, options.listeners)
 	failed := make(chan error, 2)
 	go func() { failed <- model.Serve(modelListener) }()
 	go func() { failed <- control.Serve(controlListener) }()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ type rig struct {
 	t              testing.TB
 	model, control string // addresses
 	client         *http.Client
+	listeners      string             // the file that PUT /listeners replaces
 	stop           context.CancelFunc // as SIGTERM would
 }
 
@@ -25,8 +27,8 @@ func newRig(t testing.TB, maxBody int64) *rig {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	journal, events := newJournal(), &eventLog{out: io.Discard}
-	r := &rig{t: t, client: &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}, stop: stop}
-	model, control := newModelServer(ctx, journal, events, maxBody), newControlServer(ctx, journal, events)
+	r := &rig{t: t, client: &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}, listeners: filepath.Join(t.TempDir(), "listeners.json"), stop: stop}
+	model, control := newModelServer(ctx, journal, events, maxBody), newControlServer(ctx, journal, events, r.listeners)
 	for server, address := range map[*http.Server]*string{model: &r.model, control: &r.control} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

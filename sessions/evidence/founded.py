@@ -46,9 +46,12 @@ def unfounded(run: Run, results: Sequence[Result]) -> Iterator[tuple[str, str]]:
         if result.variant != run.variant:
             yield f"records {cell.id} of {result.variant}", "its own variant"
         case = cases[cell.case]
-        if result.request != cells.request(case, cell):
-            yield f"sent something else in {cell.id} than its case says", "the case's request"
-        again = cells.conclude(case, cell, run.variant, result.observation, run.upstream_address)
+        for name, seen in result.exchanges.items():
+            if seen.request != cells.request(case, cell, alone=name == cell.id_alone):
+                yield f"sent something else in {name} than its case says", "the case's request"
+        again = cells.conclude(
+            case, cell, run.variant, result.observation, run.upstream_address, result.alone
+        )
         if again != result:
             found = (
                 f"records for {cell.id} what does not follow from its attempts and response: "

@@ -1,7 +1,7 @@
 """What both variants must share, and its digest: all but the module (docs/evidence.md, 1).
 
-Ports, addresses and the places of files are a run's own: Envoy's configuration is taken without
-them. Whether they lead to the mock and nowhere else is another question (see verification).
+Ports, addresses, the places of files and the names of VMs are a run's own: Envoy's configuration is
+taken without them. Whether they lead to the mock and nowhere else is another question (see verification).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from containers.records import TestbedFacts
     from sessions.matrix.case import Case
 
-_OWN = {"address", "port_value", "filename", "path"}
+_OWN = {"address", "port_value", "filename", "path", "vm", "vm_id"}
 
 
 def digest(
@@ -37,17 +37,20 @@ def digest(
     return sha256_of(msgspec.json.encode(shared, order="sorted"))
 
 
-def configuration_digest(envoy_json: bytes) -> str:
+def configuration_digest(*files: bytes) -> str:
     """Return the digest of Envoy's configuration without what is a run's own.
 
+    Args:
+        files: The bootstrap, and the file of listeners.
+
     Raises:
-        ValueError: It is no JSON.
+        ValueError: One is no JSON.
     """
     try:
-        configuration = msgspec.json.decode(envoy_json)
+        configuration = [_shared(msgspec.json.decode(file)) for file in files]
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
-    return sha256_of(msgspec.json.encode(_shared(configuration), order="sorted"))
+    return sha256_of(msgspec.json.encode(configuration, order="sorted"))
 
 
 def _shared(value: Any) -> Any:  # noqa: ANN401 - JSON's values

@@ -12,7 +12,9 @@ from sessions.matrix.records import Result
 from wasm.records import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from sessions.matrix.records import Observation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,13 @@ class Recorded:
         """Why the run is not what its variant must show, in a sentence; empty when it is."""
         planned = len(plan(self.run.cases, self.run.repeats))
         return self.run.failure or shortcoming(self.run.variant, self.results, planned)
+
+    @property
+    def exchanges(self) -> Iterator[tuple[str, Result, Observation]]:
+        """Give each request that was to be sent: its id, its cell, and what was seen of it."""
+        for result in self.results:
+            for name, seen in result.exchanges.items():
+                yield name, result, seen
 
     def text(self, name: str) -> str:
         """Return a file's text.

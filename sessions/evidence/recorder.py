@@ -10,7 +10,7 @@ import msgspec
 from containers.records import Cleanup, Timings
 from sessions.evidence import inputs, publishable, store, surroundings, traffic
 from sessions.evidence.recorded import Recorded, shortcoming
-from sessions.evidence.records import Counts, Run, first_keys
+from sessions.evidence.records import Counts, Run, exchanges_s, first_keys
 from sessions.matrix import credentials
 from sessions.matrix.cells import plan
 
@@ -118,7 +118,7 @@ class Recorder:
             counts=Counts.of(self.results),
             first_keys=first_keys(self.results),
             timings=testbed.timings if testbed else Timings(),
-            exchanges_s=sum(r.response.seconds for r in self.results if r.response),
+            exchanges_s=exchanges_s(self.results),
             failure=self.failure,
             files=store.digests(self.folder),
         )
@@ -143,7 +143,8 @@ class Recorder:
 
 def _configuration_digest(folder: Path) -> str:
     try:
-        return inputs.configuration_digest((folder / store.ENVOY).read_bytes())
+        files = [(folder / name).read_bytes() for name in (store.ENVOY, store.LISTENERS)]
+        return inputs.configuration_digest(*files)
     except (OSError, ValueError):
         return ""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 NO_KEY = "no key"
-RUN_SCHEMA = "gateway-proof/run/2"
+RUN_SCHEMA = "gateway-proof/run/3"
 COMPARISON_SCHEMA = "gateway-proof/comparison/2"
 
 
@@ -51,6 +51,12 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 def first_keys(results: Sequence[Result]) -> dict[str, int]:
     """Count in how many cells each key was the first attempt's, by the key."""
     return dict(sorted(Counter(result.first_key or NO_KEY for result in results).items()))
+
+
+def exchanges_s(results: Sequence[Result]) -> float:
+    """Return the seconds that all exchanges took, those of cells that were run again included."""
+    seen = [each for result in results for each in result.exchanges.values()]
+    return sum(each.response.seconds for each in seen if each.response)
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from containers.envoy_config import BOOTSTRAP, LISTENERS
 from sessions.evidence.records import RUN_SCHEMA, Run
 from sessions.matrix.records import Result
 from wasm import paths
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 RUN = "run.json"
 CELLS = "cells.jsonl"
 CLEANUP = "cleanup.json"
-ENVOY = "config/envoy.json"
+ENVOY = BOOTSTRAP
 FIX = "config/fix.patch"
 UNCOMMITTED = "config/uncommitted.patch"
 SUMS = "SHA256SUMS"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt
     from sessions.evidence.findings import Check
     from sessions.evidence.recorded import Recorded
-    from sessions.matrix.records import Result
+    from sessions.matrix.records import Observation
 
 ACCESS, UPSTREAM, STATS, CLUSTERS, GATEWAY = (
     f"logs/{name}"
@@ -52,36 +52,36 @@ def access_log(side: Recorded) -> Check:
     by_id: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_id.setdefault(row["request_id"], []).append(row)
-    ids = {result.cell.id for result in side.results}
-    for stranger in [name for name in by_id if name not in ids]:
+    ids = [name for name, _, _ in side.exchanges]
+    for stranger in [name for name in by_id if name not in {*ids}]:
         yield f"{ACCESS} has a request {stranger} that no cell sent"
-    for result in side.results:
-        found = by_id.get(result.cell.id, [])
+    for name, _, seen in side.exchanges:
+        found = by_id.get(name, [])
         if len(found) > 1 or (not found and side.whole):
-            yield f"{ACCESS} has {len(found)} lines for {result.cell.id}, expected 1"
-        elif found and result.response is not None:
-            for difference in differences(found[0], _access_row(found[0], result)):
-                yield f"{ACCESS}, {result.cell.id}: {difference}"
-    if side.whole and [row["request_id"] for row in rows] != [r.cell.id for r in side.results]:
+            yield f"{ACCESS} has {len(found)} lines for {name}, expected 1"
+        elif found and seen.response is not None:
+            for difference in differences(found[0], _access_row(found[0], seen)):
+                yield f"{ACCESS}, {name}: {difference}"
+    if side.whole and [row["request_id"] for row in rows] != ids:
         yield f"{ACCESS} does not have the requests in the order in which they were sent"
-    told = f"{len(side.results)} requests, {len(rows)} lines"
+    told = f"{len(ids)} requests, {len(rows)} lines"
     return f"{told}, one to one" if side.whole else f"{told}; the run is not whole"
 
 
-def _access_row(row: dict[str, Any], result: Result) -> dict[str, Any]:
+def _access_row(row: dict[str, Any], seen: Observation) -> dict[str, Any]:
     """Return a line as the cell has it."""
-    wanted: dict[str, Any] = {"method": result.request.method}
-    if result.response is not None:
-        wanted["status"] = result.response.status
-    if result.attempts:
-        first = result.attempts[0]
+    wanted: dict[str, Any] = {"method": seen.request.method, "vm": seen.vm}
+    if seen.response is not None:
+        wanted["status"] = seen.response.status
+    if seen.attempts:
+        first = seen.attempts[0]
         wanted |= {
             "method": first.method,
             "upstream_cluster": UPSTREAM_CLUSTER,
             "upstream_host": first.arrived_on,
         }
         # As the client sent it, where a plugin keeps that (x-envoy-original-path; ai-proxy does).
-        if row["target"] != result.request.target:
+        if row["target"] != seen.request.target:
             wanted["target"] = first.target
     return row | wanted
 
@@ -89,7 +89,7 @@ def _access_row(row: dict[str, Any], result: Result) -> dict[str, Any]:
 def upstream_log(side: Recorded) -> Check:
     """Each attempt of the journal has one line, in order, and each line has its attempt."""
     rows = [line for line in side.text(UPSTREAM).splitlines() if " model " in line]
-    attempts = [attempt for result in side.results for attempt in result.attempts]
+    attempts = [attempt for _, _, seen in side.exchanges for attempt in seen.attempts]
     found = {}
     for line in rows:
         row = _model_row(line)
@@ -150,7 +150,7 @@ def routing(side: Recorded) -> Check:
     Where the gateway ended before its time its counts are not there, and the run is not whole.
     """
     address = side.run.upstream_address
-    attempts = [attempt for result in side.results for attempt in result.attempts]
+    attempts = [attempt for _, _, seen in side.exchanges for attempt in seen.attempts]
     for attempt in attempts:
         if attempt.arrived_on != address:
             yield f"attempt {attempt.sequence} arrived on {attempt.arrived_on}, expected {address}"
@@ -178,7 +178,7 @@ def routing(side: Recorded) -> Check:
 def _listeners(side: Recorded, stats: dict[str, int]) -> Iterator[str]:
     """Each listener got the requests of its case, and no others."""
     for case in side.run.cases:
-        sent = sum(result.cell.case == case.name for result in side.results)
+        sent = sum(result.cell.case == case.name for _, result, _ in side.exchanges)
         got = stats.get(f"http.{case.name}.downstream_rq_total", 0)
         if side.whole and got != sent:
             yield f"the gateway's listener {case.name} got {got} requests, and {sent} were sent"
@@ -238,10 +238,11 @@ def _figures(side: Recorded) -> Check:
     counted = stats.get(f"cluster.{UPSTREAM_CLUSTER}{_TOTAL}", 0)
     listened = sum(stats.get(f"http.{c.name}.downstream_rq_total", 0) for c in side.run.cases)
     told = sum(" model " in line for line in side.text(UPSTREAM).splitlines())
-    seen = sum(len(result.attempts) for result in side.results)
+    seen = sum(len(each.attempts) for _, _, each in side.exchanges)
+    sent = len([*side.exchanges])
     lines = len(side.text(ACCESS).splitlines())
     return (
         f" (to the mock: the gateway counts {counted} requests, the mock's log has {told}, the "
-        f"cells have {seen}; from the client: {len(side.results)} were sent, the gateway counts "
+        f"cells have {seen}; from the client: {sent} were sent, the gateway counts "
         f"{listened}, the access log has {lines})"
     )

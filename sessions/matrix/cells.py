@@ -1,4 +1,9 @@
-"""Cells: case x mode x repeat. Each is one client request and what followed, recorded whole."""
+"""Cells: case x mode x repeat. Each is one client request and what followed, all of it recorded.
+
+The first repeats have a fresh VM each, so that what a plugin draws by chance when it starts is drawn
+again. A cell that is not as declared is run once more, alone, in a fresh VM: where the two differ,
+what was seen depends on earlier cells or on chance, and shows nothing of the plugin.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from containers.exchange import Attempt, Request, Response
 from containers.testbed import NoAnswer
 from sessions.matrix import breakdowns, exact_json, masking, oracle, verdict
 from sessions.matrix.case import Case, Mode
-from sessions.matrix.checks import Check, in_order
+from sessions.matrix.checks import Check, CheckName, in_order
 from sessions.matrix.records import Cell, Observation, Result
 from sessions.matrix.verdict import Verdict
 from wasm.errors import GatewayError
@@ -25,8 +30,19 @@ if TYPE_CHECKING:
 
 # Lines of the plugin's log that say the testbed, not the plugin, kept a retry from going out.
 _TESTBED_FAULTS = ("get route cluster failed",)
+# Before what a plugin logs. Higress' SDK logs at the start of every plugin that has handlers.
+_LOGGED = " wasm log "
+_IDLE = (
+    "the plugin does nothing: it has logged nothing since it was loaded, and the request and its "
+    "answer passed through unchanged; expected handlers that are registered in init(), since a Wasm "
+    "reactor never runs main()"
+)
 _JSON = ("content-type", "application/json")
 # The same for every gateway, whatever port it got: nothing but the module may differ.
+# As many repeats as release evidence needs begin in a fresh VM; each costs 0.1 s a case.
+FRESH_VMS = 3
+# So often is the same finding in the same case and mode confirmed in a fresh VM.
+_CONFIRMED_AT_MOST = 3
 _CLIENT = (("host", "gateway-proof.example"), ("user-agent", "gateway-proof"), ("accept", "*/*"))
 
 
@@ -34,6 +50,15 @@ class OpenTestbed(Protocol):
     """What a cell needs of an open testbed (containers/testbed.py)."""
 
     upstream_address: str
+
+    def renew(self, *listeners: str) -> None:
+        """Give some listeners' plugins a fresh VM each; all of them when none is named."""
+
+    def vm(self, listener: str) -> str:
+        """Return the name of the VM that a listener's plugin runs in."""
+
+    def refusal(self, listener: str) -> str:
+        """Say why the gateway does not have a listener; empty when it has."""
 
     def install(self, script: dict[str, Any]) -> int:
         """Reset the upstream and give it a script; return its epoch."""
@@ -84,42 +109,120 @@ def script(case: Case, mode: Mode) -> dict[str, Any]:
     return {"steps": [refuse, {"name": "retry", **accept}]}
 
 
-def request(case: Case, cell: Cell) -> Request:
-    """Return what the client sends in a cell; named by the cell's id."""
+def request(case: Case, cell: Cell, *, alone: bool = False) -> Request:
+    """Return what the client sends in a cell; named by the cell's id, and when it is run alone."""
+    name = cell.id_alone if alone else cell.id
     body = msgspec.json.encode(case.request.json)
     length = ("content-length", str(len(body)))
     return Request(
         method=case.request.method,
         target=case.request.target,
-        headers=(*_CLIENT, _JSON, length, ("x-request-id", cell.id)),
+        headers=(*_CLIENT, _JSON, length, ("x-request-id", name)),
         body=body,
         body_sha256=sha256_of(body),
     )
 
 
-def run(testbed: OpenTestbed, case: Case, cell: Cell, variant: Variant) -> Result:
+def run(
+    testbed: OpenTestbed,
+    case: Case,
+    cell: Cell,
+    variant: Variant,
+    earlier: Sequence[Result] = (),
+) -> Result:
     """Run one cell: reset the upstream, send the request, read the journal, judge.
 
     Nothing that happens to gateway or upstream is raised: it makes the cell inconclusive, with
     the reason in a sentence.
+
+    Args:
+        testbed: Where it is run.
+        case: Its case.
+        cell: Which it is.
+        variant: The variant of the testbed's module.
+        earlier: The results of the run so far.
     """
-    start = time.perf_counter()
-    seen = masking.masked(_observe(testbed, case, cell))
-    seen = msgspec.structs.replace(seen, seconds=time.perf_counter() - start)
-    return conclude(case, cell, variant, seen, testbed.upstream_address)
+    begins = cell.repeat <= FRESH_VMS and earlier and earlier[-1].cell.repeat < cell.repeat
+    seen = _observed(testbed, case, cell, renewed=() if begins else None)
+    result = conclude(case, cell, variant, seen, testbed.upstream_address)
+    if not result.as_declared and passed_through(seen) and not _plugin_has_logged(testbed):
+        idle = msgspec.structs.replace(seen, fault=_IDLE)
+        return conclude(case, cell, variant, idle, testbed.upstream_address)
+    if not to_be_confirmed(result, earlier):
+        return result
+    alone = _observed(testbed, case, cell, renewed=(case.name,), alone=True)
+    return conclude(case, cell, variant, seen, testbed.upstream_address, alone)
 
 
-def conclude(
-    case: Case, cell: Cell, variant: Variant, seen: Observation, upstream_address: str
+def passed_through(seen: Observation) -> bool:
+    """Whether request and answer went through the gateway as if it had no plugin. Pure."""
+    if seen.fault or seen.response is None or len(seen.attempts) != 1:
+        return False
+    request, attempt, response = seen.request, seen.attempts[0], seen.response
+    answered = attempt.answered
+    return (
+        (attempt.method, attempt.target, attempt.body)
+        == (request.method, request.target, request.body)
+    ) and answered is not None and (
+        (answered.status, answered.body) == (response.status, response.body)
+    )
+
+
+def _plugin_has_logged(testbed: OpenTestbed) -> bool:
+    return _LOGGED in testbed.log_since(0)
+
+
+def to_be_confirmed(result: Result, earlier: Sequence[Result]) -> bool:
+    """Whether a cell is to be run once more, alone in a fresh VM. Pure.
+
+    So is every cell that is not as declared, until the same finding in the same case and mode has
+    been confirmed several times; one that was not confirmed is never taken for granted again.
+    """
+    if result.as_declared or result.verdict is Verdict.INCONCLUSIVE:
+        return False
+    alike = [
+        each
+        for each in earlier
+        if each.alone is not None
+        and (each.cell.case, each.cell.mode) == (result.cell.case, result.cell.mode)
+    ]
+    confirmed = [each for each in alike if each.verdict is not Verdict.INCONCLUSIVE]
+    same = [each for each in confirmed if each.failed_checks == result.failed_checks]
+    return len(confirmed) < len(alike) or len(same) < _CONFIRMED_AT_MOST
+
+
+def conclude(  # noqa: PLR0913 - what a conclusion follows from
+    case: Case,
+    cell: Cell,
+    variant: Variant,
+    seen: Observation,
+    upstream_address: str,
+    alone: Observation | None = None,
 ) -> Result:
-    """Return what an observation means. Pure: the same again from what was recorded of it."""
-    checks: tuple[Check, ...] = ()
-    fault = seen.fault or _broken_off(seen.attempts)
-    if seen.response is not None and not fault:
-        checks = oracle.judge(case, cell.mode, seen.attempts, seen.response, upstream_address)
+    """Return what an observation means. Pure: the same again from what was recorded of it.
+
+    Args:
+        case: The cell's case.
+        cell: Which it is.
+        variant: Whose module was run.
+        seen: What was seen.
+        upstream_address: Where every attempt must have arrived.
+        alone: What was seen when the cell was run again, alone in a fresh VM.
+    """
+    fault, checks = _judged(case, cell, seen, upstream_address)
     found = verdict.of_checks(checks)
     failed = verdict.failed(checks)
     must_fail = in_order(case.expected_failures(variant, cell.mode))
+    reason = fault or ", ".join(failed)
+    if alone is not None and found is not Verdict.INCONCLUSIVE:
+        fault_alone, checks_alone = _judged(case, cell, alone, upstream_address)
+        if fault_alone or verdict.failed(checks_alone) != failed:
+            again = fault_alone or f"failed {_listed(verdict.failed(checks_alone))}"
+            reason = (
+                f"it depends on what ran before it, or on chance: failed {_listed(failed)}; run "
+                f"again, alone in a fresh VM: {again}"
+            )
+            found = Verdict.INCONCLUSIVE
     return Result(
         cell=cell,
         variant=variant,
@@ -131,10 +234,31 @@ def conclude(
         expected=Verdict.MISMATCH if must_fail else Verdict.PASS,
         must_fail=must_fail,
         as_declared=verdict.as_declared(found, failed, must_fail),
-        reason=fault or ", ".join(failed),
+        reason=reason,
         seconds=seen.seconds,
-        bodies=dict(_json_values(seen)),
+        vm=seen.vm,
+        fault=seen.fault,
+        alone=alone,
+        bodies={
+            digest: value
+            for each in (seen, *([alone] if alone else []))
+            for digest, value in _json_values(each)
+        },
     )
+
+
+def _judged(
+    case: Case, cell: Cell, seen: Observation, upstream_address: str
+) -> tuple[str, tuple[Check, ...]]:
+    """Return why an observation is not valid, or its checks."""
+    fault = seen.fault or _broken_off(seen.attempts)
+    if fault or seen.response is None:
+        return fault, ()
+    return "", oracle.judge(case, cell.mode, seen.attempts, seen.response, upstream_address)
+
+
+def _listed(failed: Sequence[CheckName]) -> str:
+    return ", ".join(failed) or "no check"
 
 
 def _json_values(seen: Observation) -> Iterator[tuple[str, Any]]:
@@ -149,8 +273,43 @@ def _json_values(seen: Observation) -> Iterator[tuple[str, Any]]:
             continue
 
 
-def _observe(testbed: OpenTestbed, case: Case, cell: Cell) -> Observation:
-    sent = request(case, cell)
+def _observed(
+    testbed: OpenTestbed,
+    case: Case,
+    cell: Cell,
+    *,
+    renewed: tuple[str, ...] | None = None,
+    alone: bool = False,
+) -> Observation:
+    """Observe a cell, credentials masked.
+
+    Args:
+        testbed: Where it is run.
+        case: Its case.
+        cell: Which it is.
+        renewed: The listeners that get a fresh VM first: an empty tuple for all, None for none.
+        alone: Whether it is run once more.
+    """
+    start = time.perf_counter()
+    sent = request(case, cell, alone=alone)
+    try:
+        if renewed is not None:
+            testbed.renew(*renewed)
+        refusal = testbed.refusal(case.name)
+        if refusal:
+            fault = f"the plugin of case {case.name} did not start: {refusal}"
+            seen = Observation(request=sent, response=None, fault=fault)
+        else:
+            seen = _observe(testbed, case, cell, sent)
+    except GatewayError as error:
+        fault = testbed.trouble() or error.sentence
+        seen = Observation(request=sent, response=None, fault=fault)
+    return msgspec.structs.replace(
+        masking.masked(seen), vm=testbed.vm(case.name), seconds=time.perf_counter() - start
+    )
+
+
+def _observe(testbed: OpenTestbed, case: Case, cell: Cell, sent: Request) -> Observation:
     position = testbed.log_position()
     response: Response | None = None
     silence: NoAnswer | None = None

@@ -25,14 +25,26 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         """The cell's name: its request id in the gateway, its test id in pytest."""
         return f"{self.case}/{self.mode}/{self.repeat}"
 
+    @property
+    def id_alone(self) -> str:
+        """Its request id when it is run once more, alone in a fresh VM."""
+        return f"{self.id}/alone"
+
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of a cell; ``fault`` says why that is no valid observation, if it is none."""
+    """What was seen of a cell.
+
+    Attributes:
+        fault: Why it is no valid observation; empty when it is one.
+        vm: The VM of the plugin that had the request.
+        seconds: For all of it, reset and journal included.
+    """
 
     request: Request
     response: Response | None
     attempts: tuple[Attempt, ...] = ()
     fault: str = ""
+    vm: str = ""
     seconds: float = 0.0
 
 
@@ -46,9 +58,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         attempts: As they reached the upstream.
         checks: Each with expected and actual; empty without a valid observation.
         reason: Why it is inconclusive, or which checks failed; empty for a pass.
+        fault: Why what was seen is no valid observation; empty when it is one.
         expected: The verdict that this variant must show.
         as_declared: Whether it showed exactly that.
-        seconds: For the whole cell, reset and journal included.
+        vm: The VM of the plugin that had the request.
+        alone: The same cell again, in a fresh VM; of a cell that was not as declared.
+        seconds: For the cell, reset and journal included.
         bodies: SHA-256 -> the JSON value, of every body above that is one.
     """
 
@@ -64,19 +79,28 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     as_declared: bool
     reason: str
     seconds: float
+    vm: str = ""
+    fault: str = ""
+    alone: Observation | None = None
     bodies: dict[str, Any] = {}
 
     @property
     def observation(self) -> Observation:
-        """What was seen, without what it means."""
-        inconclusive = self.verdict is Verdict.INCONCLUSIVE
+        """What was seen first, without what it means."""
         return Observation(
             request=self.request,
             response=self.response,
             attempts=self.attempts,
-            fault=self.reason if inconclusive else "",
+            fault=self.fault,
+            vm=self.vm,
             seconds=self.seconds,
         )
+
+    @property
+    def exchanges(self) -> dict[str, Observation]:
+        """All that was seen of the cell, in order, by the request's id."""
+        found = {self.cell.id: self.observation}
+        return found | ({self.cell.id_alone: self.alone} if self.alone else {})
 
     @property
     def finding(self) -> str:

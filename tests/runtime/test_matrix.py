@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_cell(testbed: Testbed, recorder: Recorder, shown: Shown, case: Case, cell: Cell) -> None:
-    result = cells.run(testbed, case, cell, recorder.variant)
+    result = cells.run(testbed, case, cell, recorder.variant, recorder.results)
     recorder.add(result)
     shown.cell(result)
     if result.verdict is Verdict.MISMATCH and result.as_declared:

@@ -6,18 +6,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sessions.evidence import founded
-from sessions.evidence.records import Counts, first_keys
+from sessions.evidence.records import Counts, exchanges_s, first_keys
 from sessions.matrix import cells, credentials, exact_json, masking
 from sessions.matrix.cells import plan
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from containers.exchange import Attempt
     from sessions.evidence.findings import Check
     from sessions.evidence.verification.reading import Side
-    from sessions.matrix.records import Result
+    from sessions.matrix.records import Observation, Result
 
 _REFUSED = 400
 
@@ -44,74 +44,99 @@ def planned(side: Side) -> Check:
 def bodies(side: Side) -> Check:
     """Each body has its SHA-256 and its length, and holds no credential but a dummy."""
     number = 0
-    for result in side.results:
-        for what, body, digest in _bodies(result):
+    for name, result, seen in side.exchanges:
+        for what, body, digest in _bodies(seen):
             number += 1
             if digest is not None and sha256_of(body) != digest:
-                yield f"{result.cell.id}: the body of {what} does not have the SHA-256 {digest}"
-        for attempt in result.attempts:
+                yield f"{name}: the body of {what} does not have the SHA-256 {digest}"
+        for attempt in seen.attempts:
             if attempt.truncated and result.checks:
                 # Of a body that was cut nothing can be judged.
-                yield f"{result.cell.id}: the body of attempt {attempt.order} was cut, and judged"
+                yield f"{name}: the body of attempt {attempt.order} was cut, and judged"
             if not attempt.truncated and len(attempt.body) != attempt.body_bytes:
                 yield (
-                    f"{result.cell.id}: the body of attempt {attempt.order} has "
-                    f"{len(attempt.body)} bytes, expected {attempt.body_bytes}"
+                    f"{name}: the body of attempt {attempt.order} has {len(attempt.body)} bytes, "
+                    f"expected {attempt.body_bytes}"
                 )
-        yield from _credentials(result)
+        yield from _credentials(name, seen)
     return f"{number} bodies, each with its SHA-256"
 
 
-def _bodies(result: Result) -> Iterator[tuple[str, bytes, str | None]]:
-    yield "the request", result.request.body, result.request.body_sha256
-    if result.response is not None:
-        yield "the response", result.response.body, result.response.body_sha256
-    for attempt in result.attempts:
-        # Of a body that was cut, the digest is the whole one's.
+def _bodies(seen: Observation) -> Iterator[tuple[str, bytes, str | None]]:
+    yield "the request", seen.request.body, seen.request.body_sha256
+    if seen.response is not None:
+        yield "the response", seen.response.body, seen.response.body_sha256
+    for attempt in seen.attempts:
+        # Of a body that was cut, the digest is the complete one's.
         digest = None if attempt.truncated else attempt.body_sha256
         yield f"attempt {attempt.order}", attempt.body, digest
 
 
-def _credentials(result: Result) -> Iterator[str]:
-    texts = [*masking.texts_of_attempts(result.attempts), result.request.body.decode("latin-1")]
-    if result.response is not None:
-        texts += masking.texts_of_response(result.response)
+def _credentials(name: str, seen: Observation) -> Iterator[str]:
+    texts = [*masking.texts_of_attempts(seen.attempts), seen.request.body.decode("latin-1")]
+    if seen.response is not None:
+        texts += masking.texts_of_response(seen.response)
     for text in texts:
         for credential in credentials.by_shape(text):
             if not credentials.is_dummy(credential):
-                yield f"{result.cell.id} holds what looks like a credential, not masked"
+                yield f"{name} holds what looks like a credential, not masked"
 
 
 def order(side: Side) -> Check:
     """The attempts of a cell are in order, and the cells after one another."""
-    for result in side.results:
-        yield from _order_of(result)
-    epochs = [attempt.epoch for result in side.results for attempt in result.attempts[:1]]
-    sequence = [attempt.sequence for result in side.results for attempt in result.attempts]
+    exchanges = [*side.exchanges]
+    for name, _, seen in exchanges:
+        yield from _order_of(name, seen.attempts)
+    epochs = [attempt.epoch for _, _, seen in exchanges for attempt in seen.attempts[:1]]
+    sequence = [attempt.sequence for _, _, seen in exchanges for attempt in seen.attempts]
     if any(other <= one for one, other in pairwise(epochs)):
         yield "the upstream was not reset between two cells"
     if side.whole:
         if sequence != [*range(1, len(sequence) + 1)]:
             yield "the attempts of all cells are not numbered from 1, without a gap"
-        if epochs != [*range(1, len(side.results) + 1)]:
+        if epochs != [*range(1, len(exchanges) + 1)]:
             yield "not every cell has a reset of its own"
     elif any(other <= one for one, other in pairwise(sequence)):
         yield "the attempts of all cells are not in order"
     return f"{len(sequence)} attempts in {len(epochs)} cells"
 
 
-def _order_of(result: Result) -> Iterator[str]:
-    attempts = result.attempts
+def _order_of(name: str, attempts: Sequence[Attempt]) -> Iterator[str]:
     if [attempt.order for attempt in attempts] != [*range(1, len(attempts) + 1)]:
-        yield f"{result.cell.id}: the attempts are not numbered from 1"
+        yield f"{name}: the attempts are not numbered from 1"
     if len({attempt.epoch for attempt in attempts}) > 1:
-        yield f"{result.cell.id}: the attempts are of more than one reset of the upstream"
+        yield f"{name}: the attempts are of more than one reset of the upstream"
     for one, other in pairwise(attempts):
         if other.received_mono_ns <= one.received_mono_ns:
-            yield f"{result.cell.id}: attempt {other.order} came before attempt {one.order}"
+            yield f"{name}: attempt {other.order} came before attempt {one.order}"
     for attempt in attempts:
         if attempt.answered is not None and attempt.answered_mono_ns < attempt.received_mono_ns:
-            yield f"{result.cell.id}: attempt {attempt.order} was answered before it came"
+            yield f"{name}: attempt {attempt.order} was answered before it came"
+
+
+def fresh_vms(side: Side) -> Check:
+    """The first repeats of a case ran in a VM each, and what was run again ran in another.
+
+    Each cell that is not as declared was run again, as far as the rule asks for that.
+    """
+    cases = {case.name: case for case in side.run.cases}
+    vms: dict[tuple[str, int], set[str]] = {}
+    earlier: list[Result] = []
+    for result in side.results:
+        cell, seen = result.cell, result.observation
+        vms.setdefault((cell.case, min(cell.repeat, cells.FRESH_VMS)), set()).add(result.vm)
+        address = side.run.upstream_address
+        first = cells.conclude(cases[cell.case], cell, side.run.variant, seen, address)
+        if result.alone is None and cells.to_be_confirmed(first, earlier):
+            yield f"{cell.id} is not as declared, and was not run again in a fresh VM"
+        if result.alone is not None and result.alone.vm == result.vm:
+            yield f"{cell.id} was run again in the same VM, {result.vm}"
+        earlier.append(result)
+    for (case, repeat), names in vms.items():
+        others = set().union(*(vms.get((case, other), set()) for other in range(1, repeat)))
+        if names & others or "" in names:
+            yield f"{case}: repeat {repeat} did not run in a fresh VM"
+    return f"{len(set().union(*vms.values())) if vms else 0} VMs"
 
 
 def verdicts(side: Side) -> Check:
@@ -126,16 +151,16 @@ def decisions(side: Side) -> Check:
     """What the upstream made of each attempt, reached again from the case's script."""
     number = 0
     cases = {case.name: case for case in side.run.cases}
-    for result in side.results:
+    for name, result, observed in side.exchanges:
         steps = cells.script(cases[result.cell.case], result.cell.mode)["steps"]
         seen: set[str] = set()
-        for place, attempt in enumerate(result.attempts):
+        for place, attempt in enumerate(observed.attempts):
             number += 1
             if attempt.error or attempt.truncated or _masked(attempt):
                 continue
             step = steps[place] if place < len(steps) else None
             for problem in _decision(attempt, step, seen):
-                yield f"{result.cell.id}, attempt {attempt.order}: {problem}"
+                yield f"{name}, attempt {attempt.order}: {problem}"
             seen.add(attempt.key or "")
     return f"{number} decisions of the upstream, reached again from its script"
 
@@ -201,8 +226,8 @@ def counts(side: Side) -> Check:
     keys = first_keys(side.results)
     if run.first_keys != keys:
         yield f"the first keys are {run.first_keys}, expected {keys}"
-    exchanges_s = sum(r.response.seconds for r in side.results if r.response)
-    if run.exchanges_s != exchanges_s:
-        yield f"the exchanges took {run.exchanges_s} s, expected {exchanges_s} s"
+    spent_s = exchanges_s(side.results)
+    if run.exchanges_s != spent_s:
+        yield f"the exchanges took {run.exchanges_s} s, expected {spent_s} s"
     told = ", ".join(f"{key} {number} times" for key, number in keys.items())
     return f"{run.counts.cells} cells; came first: {told}"

@@ -26,6 +26,7 @@ _MADE: dict[str, Callable[[Side], Check]] = {
     "bodies": observations.bodies,
     "order": observations.order,
     "verdicts": observations.verdicts,
+    "fresh VMs": observations.fresh_vms,
     "decisions": observations.decisions,
     "counts": observations.counts,
     "access log": traffic.access_log,
