@@ -64,7 +64,7 @@ def asked(admin_url: str, path: str) -> dict[str, Any]:
         raise _mute(path, error) from error
 
 
-def text(admin_url: str, path: str, limit_s: float = _ADMIN_S) -> str:
+def text(admin_url: str, path: str, limit_s: float | None = None) -> str:
     """Ask the admin interface of a gateway that is ready."""
     try:
         return _get(admin_url + path, limit_s).text
@@ -110,9 +110,9 @@ def envoy_version(admin_url: str) -> str:
     return str(asked(admin_url, "/server_info")["version"])
 
 
-def _get(url: str, limit_s: float = _ADMIN_S) -> httpx.Response:
+def _get(url: str, limit_s: float | None = None) -> httpx.Response:
     # Plain HTTP on loopback, so nothing is to be verified; preparing for that takes 25 ms.
-    return httpx.get(url, timeout=limit_s, trust_env=False, verify=False)  # noqa: S501
+    return httpx.get(url, timeout=limit_s or _ADMIN_S, trust_env=False, verify=False)  # noqa: S501
 
 
 def bare(url: str) -> str:

@@ -1,7 +1,7 @@
-"""Envoy's configuration for a testbed: one listener per plugin configuration, one cluster, the mock.
+"""Envoy's configuration for a testbed: a listener per plugin configuration, one cluster, the mock.
 
 The listeners are in a file of their own, which Envoy watches: a listener whose plugin does not
-start is refused alone, and a new VM for a plugin takes an update of its listener, not a new gateway.
+start is refused alone, and a new VM for a plugin takes an update of its listener, no new gateway.
 
 Written by hand against Envoy's v3 API. Two settings are here because their absence was seen to
 fail quietly: ``allow_on_headers_stop_iteration`` (without it a held request never reaches the
@@ -168,9 +168,7 @@ def _cluster(upstream: Address) -> dict[str, Any]:
     }
 
 
-def _listener(
-    listener: Listener, address: Address, wiring: Wiring, vm: str
-) -> dict[str, Any]:
+def _listener(listener: Listener, address: Address, wiring: Wiring, vm: str) -> dict[str, Any]:
     route = {"match": {"prefix": "/"}, "route": {"cluster": UPSTREAM_CLUSTER, "timeout": "0s"}}
     manager = {
         "@type": _HTTP,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from containers import admin, envoy_config
@@ -35,30 +35,28 @@ _ENVOYS_WORDS = re.compile(
 )
 
 
-@dataclass
 class Listeners:
     """The listeners of one testbed.
 
     Attributes:
-        admin_url: The gateway's admin interface, once it is ready.
-        log: The gateway's log, for a plugin's own words.
         hand_over: Takes the file to a gateway that does not see the testbed's folder.
         vms: Listener -> the name of its plugin's VM.
         refused: Listener -> why the gateway does not have it, in a clause.
     """
 
-    plan: Plan
-    wiring: Wiring
-    admin_url: str = ""
-    log: GatewayLog | None = None
-    hand_over: Callable[[bytes], None] | None = None
-    vms: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    _renewals: dict[str, int] = field(default_factory=dict)
+    def __init__(self, plan: Plan, wiring: Wiring) -> None:
+        self.hand_over: Callable[[bytes], None] | None = None
+        self.vms: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
+        self._plan = plan
+        self._wiring = wiring
+        self._admin_url = ""
+        self._log: GatewayLog | None = None
+        self._made: Counter[str] = Counter()
 
     def plan_first(self) -> bytes:
         """Write the file that the gateway starts with, a VM for each listener; return its bytes."""
-        self._name_vms(listener.name for listener in self.plan.listeners)
+        self._name_vms(listener.name for listener in self._plan.listeners)
         return self._written()
 
     def started(self, admin_url: str, log: GatewayLog) -> None:
@@ -67,9 +65,9 @@ class Listeners:
         Raises:
             GatewayError: It has refused every one of them, or a port is in use.
         """
-        self.admin_url, self.log = admin_url, log
+        self._admin_url, self._log = admin_url, log
         self._note_refusals(0)
-        if len(self.refused) == len(self.plan.listeners):
+        if len(self.refused) == len(self._plan.listeners):
             name, why = next(iter(self.refused.items()))
             raise GatewayError(
                 f"the plugin does not start with the configuration of any case; first {name}: "
@@ -88,7 +86,7 @@ class Listeners:
         wanted = [name for name in names or self.vms if name not in self.refused]
         if not wanted:
             return
-        mark = self.log.mark() if self.log else 0
+        mark = self._log.mark() if self._log else 0
         before = self._updates()
         self._name_vms(wanted)
         content = self._written()
@@ -107,23 +105,23 @@ class Listeners:
 
     def _name_vms(self, names: Iterable[str]) -> None:
         for name in names:
-            self._renewals[name] = self._renewals.get(name, 0) + 1
-            self.vms[name] = f"{name}#{self._renewals[name]}"
+            self._made[name] += 1
+            self.vms[name] = f"{name}#{self._made[name]}"
 
     def _written(self) -> bytes:
         """Write the file; without what was refused, which Envoy would try again each time."""
         serving = {name: vm for name, vm in self.vms.items() if name not in self.refused}
-        content = envoy_config.listeners(self.plan.listeners, self.wiring, serving)
-        envoy_config.replace_listeners(self.plan, content)
+        content = envoy_config.listeners(self._plan.listeners, self._wiring, serving)
+        envoy_config.replace_listeners(self._plan, content)
         return content
 
     def _updates(self) -> str:
         # Envoy answers when it has made the VMs: 0.1 s each, more on a busy machine.
         counters = "/stats?filter=^listener_manager.lds.update_(success|rejected)"
-        return admin.text(self.admin_url, counters, _IN_FORCE_WITHIN_S)
+        return admin.text(self._admin_url, counters, _IN_FORCE_WITHIN_S)
 
     def _note_refusals(self, mark: float) -> None:
-        for name, details in admin.refused_listeners(self.admin_url).items():
+        for name, details in admin.refused_listeners(self._admin_url).items():
             if name in self.refused or name not in self.vms:
                 continue
             taken = _PORT_TAKEN.search(details)
@@ -134,7 +132,7 @@ class Listeners:
                     "kernel",
                     detail=details,
                 )
-            log = self.log.since(mark) if self.log else ""
+            log = self._log.since(mark) if self._log else ""
             self.refused[name] = _words(log, self.vms[name]) or details
 
 

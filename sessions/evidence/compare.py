@@ -110,14 +110,15 @@ def judge(
     """Return the verdict on a pair, and why it is not proven (or what proves it), in sentences.
 
     A cell that contradicts the claim refutes it, whatever else could not be observed; without a
-    contradiction, a cell or a run without a valid observation leaves it inconclusive; and so does
-    a run of which it is not proved that nothing was left, and a matrix in which nothing had to
-    fail, since then nothing was reproduced.
+    contradiction, a cell or a run without a valid observation leaves it inconclusive; and so do
+    repeats that disagree, a run of which it is not proved that nothing was left, and a matrix in
+    which nothing had to fail, since then nothing was reproduced.
     """
     against: list[str] = []
     unclear: list[str] = []
     for run, results in ((baseline, baseline_results), (fixed, fixed_results)):
         against += _contradictions(run, results)
+        unclear += _disagreements(run, results)
         unclear += _gaps(run, results)
         unclear += _left_behind(run.variant, cleanup[run.variant])
     if baseline.module.sha256 == fixed.module.sha256:
@@ -169,6 +170,21 @@ def _left_behind(variant: Variant, proof: Cleanup) -> Iterator[str]:
     if not proof.complete:
         left = f"still there: {', '.join(proof.leftovers)}" if proof.leftovers else "nobody looked"
         yield f"{variant}: it is not proved that all of its testbed is gone ({left})"
+
+
+def _disagreements(run: Run, results: Sequence[Result]) -> Iterator[str]:
+    """Name the cells whose repeats do not show the same, whatever each of them shows."""
+    shown: dict[str, Counter[str]] = {}
+    for result in results:
+        failed = ", ".join(result.failed_checks)
+        outcome = f"failed {failed}" if failed else "passed"
+        if result.checks:
+            shown.setdefault(f"{result.cell.case}/{result.cell.mode}", Counter())[outcome] += 1
+    for name, outcomes in shown.items():
+        if len(outcomes) > 1:
+            total = outcomes.total()
+            counted = "; ".join(f"{number} of {total} {what}" for what, number in outcomes.items())
+            yield f"{run.variant}: the repeats of {name} disagree: {counted}"
 
 
 def _gaps(run: Run, results: Sequence[Result]) -> Iterator[str]:

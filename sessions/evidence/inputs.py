@@ -1,7 +1,8 @@
 """What both variants must share, and its digest: all but the module (docs/evidence.md, 1).
 
 Ports, addresses, the places of files and the names of VMs are a run's own: Envoy's configuration is
-taken without them. Whether they lead to the mock and nowhere else is another question (see verification).
+taken without them. Whether they lead to the mock and nowhere else is another question (see
+verification).
 """
 
 from __future__ import annotations

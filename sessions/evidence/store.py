@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from containers.envoy_config import BOOTSTRAP, LISTENERS
+from containers import envoy_config
 from sessions.evidence.records import RUN_SCHEMA, Run
 from sessions.matrix.records import Result
 from wasm import paths
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 RUN = "run.json"
 CELLS = "cells.jsonl"
 CLEANUP = "cleanup.json"
-ENVOY = BOOTSTRAP
+ENVOY = envoy_config.BOOTSTRAP
+LISTENERS = envoy_config.LISTENERS
 FIX = "config/fix.patch"
 UNCOMMITTED = "config/uncommitted.patch"
 SUMS = "SHA256SUMS"

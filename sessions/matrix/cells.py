@@ -1,8 +1,8 @@
 """Cells: case x mode x repeat. Each is one client request and what followed, all of it recorded.
 
-The first repeats have a fresh VM each, so that what a plugin draws by chance when it starts is drawn
-again. A cell that is not as declared is run once more, alone, in a fresh VM: where the two differ,
-what was seen depends on earlier cells or on chance, and shows nothing of the plugin.
+The first repeats have a fresh VM each, so that what a plugin draws by chance when it starts is
+drawn again. A cell that is not as declared is run once more, alone, in a fresh VM: where the two
+differ, what was seen depends on earlier cells or on chance, and shows nothing of the plugin.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _TESTBED_FAULTS = ("get route cluster failed",)
 _LOGGED = " wasm log "
 _IDLE = (
     "the plugin does nothing: it has logged nothing since it was loaded, and the request and its "
-    "answer passed through unchanged; expected handlers that are registered in init(), since a Wasm "
-    "reactor never runs main()"
+    "answer passed through unchanged; expected handlers that are registered in init(), since a "
+    "Wasm reactor never runs main()"
 )
 _JSON = ("content-type", "application/json")
 # The same for every gateway, whatever port it got: nothing but the module may differ.
@@ -161,10 +161,12 @@ def passed_through(seen: Observation) -> bool:
     request, attempt, response = seen.request, seen.attempts[0], seen.response
     answered = attempt.answered
     return (
-        (attempt.method, attempt.target, attempt.body)
-        == (request.method, request.target, request.body)
-    ) and answered is not None and (
-        (answered.status, answered.body) == (response.status, response.body)
+        (
+            (attempt.method, attempt.target, attempt.body)
+            == (request.method, request.target, request.body)
+        )
+        and answered is not None
+        and ((answered.status, answered.body) == (response.status, response.body))
     )
 
 
@@ -191,7 +193,7 @@ def to_be_confirmed(result: Result, earlier: Sequence[Result]) -> bool:
     return len(confirmed) < len(alike) or len(same) < _CONFIRMED_AT_MOST
 
 
-def conclude(  # noqa: PLR0913 - what a conclusion follows from
+def conclude(  # noqa: PLR0913, PLR0917 - what a conclusion follows from
     case: Case,
     cell: Cell,
     variant: Variant,

@@ -28,8 +28,8 @@ def test_an_interface_that_falls_silent_is_told_as_that() -> None:
         silent()
     assert caught.value.sentence == (
         "the gateway said LIVE, then its admin interface did not answer /server_info "
-        "(ConnectError: [Errno 111] Connection refused); expected JSON; see logs/gateway.log of "
-        "this run"
+        "(ConnectError: [Errno 111] Connection refused); expected an answer; see logs/gateway.log "
+        "of this run"
     )
 
 

@@ -157,10 +157,10 @@ def test_a_port_that_is_not_published_after_all_is_an_error(part: Any) -> None:
     )
 
 
-def test_files_go_into_a_volume_of_their_own_readable_by_all_in_one_archive(
+def test_files_go_into_a_volume_readable_by_all_in_one_archive_and_folders_can_be_written(
     docker: Any, part: Any
 ) -> None:
-    with part().with_files({"a.json": b"{}", "b.wasm": b"\0asm"}):
+    with part().with_volume().with_files({"a.json": b"{}", "c/b.wasm": b"\0asm"}):
         pass
     (mount,) = docker.created[0]["mounts"]
     assert (mount["Target"], mount["Type"], mount["Source"]) == ("/proof", "volume", "")
@@ -168,9 +168,10 @@ def test_files_go_into_a_volume_of_their_own_readable_by_all_in_one_archive(
     ((folder, archive),) = docker.container.archives
     assert folder == "/proof"
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        assert [(each.name, each.mode, each.size) for each in tar] == [
-            ("a.json", 0o644, 2),
-            ("b.wasm", 0o644, 4),
+        assert [(each.name, each.mode, each.size, each.uid) for each in tar] == [
+            ("c", 0o755, 0, 65532),
+            ("a.json", 0o644, 2, 0),
+            ("c/b.wasm", 0o644, 4, 0),
         ]
 
 

@@ -18,16 +18,31 @@ LISTENERS = (
 )
 
 
-def bootstrap(**other: Any) -> dict[str, Any]:
+def wiring(**other: Any) -> Wiring:
     settings: dict[str, Any] = {
         "module": "/run/plugin.wasm",
         "cluster_filter": "/run/cluster_name.wasm",
         "listeners": [Address(host="127.0.0.1", port=0), Address(host="127.0.0.1", port=5002)],
         "admin": Address(host="127.0.0.1", port=0),
         "upstream": UPSTREAM,
+        "listeners_file": "/run/listeners.json",
         "access_log": "/run/access.log",
     }
-    return envoy_config.bootstrap(LISTENERS, Wiring(**settings | other))
+    return Wiring(**settings | other)
+
+
+def bootstrap(**other: Any) -> dict[str, Any]:
+    return envoy_config.bootstrap(wiring(**other))
+
+
+VMS = {"one": "one#1", "two": "two#7"}
+
+
+def listeners(vms: dict[str, str] = VMS, **other: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        envoy_config.listeners(LISTENERS, wiring(**other), vms)
+    )["resources"]
+    return found
 
 
 def manager(listener: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +54,7 @@ def manager(listener: dict[str, Any]) -> dict[str, Any]:
 
 
 def managers(**other: Any) -> list[dict[str, Any]]:
-    return [manager(one) for one in bootstrap(**other)["static_resources"]["listeners"]]
+    return [manager(one) for one in listeners(**other)]
 
 
 def plugins(**other: Any) -> list[dict[str, Any]]:
@@ -63,7 +78,7 @@ def values(data: Any, key: str) -> list[Any]:
 
 
 def test_there_is_a_listener_for_each_plugin_configuration_at_its_own_address() -> None:
-    found = bootstrap()["static_resources"]["listeners"]
+    found = listeners()
     assert [each["name"] for each in found] == ["one", "two"]
     assert [each["address"]["socket_address"] for each in found] == [
         {"address": "127.0.0.1", "port_value": 0},
@@ -73,11 +88,11 @@ def test_there_is_a_listener_for_each_plugin_configuration_at_its_own_address() 
 
 def test_a_listener_without_an_address_is_no_configuration() -> None:
     with pytest.raises(ValueError, match="zip"):
-        bootstrap(listeners=[Address(host="127.0.0.1", port=0)])
+        listeners(listeners=[Address(host="127.0.0.1", port=0)])
 
 
 def test_t10_no_listener_shares_its_port() -> None:
-    found = bootstrap()["static_resources"]["listeners"]
+    found = listeners()
     assert [each["enable_reuse_port"] for each in found] == [False, False]
 
 
@@ -105,7 +120,7 @@ def test_the_only_cluster_is_the_mock_at_one_fixed_address() -> None:
 
 
 def test_every_route_leads_to_the_mock_and_envoy_itself_does_not_retry() -> None:
-    data = bootstrap()
+    data = listeners()
     routes = values(data, "route")
     assert routes == [{"cluster": UPSTREAM_CLUSTER, "timeout": "0s"}] * 2
     assert values(data, "retry_policy") == []
@@ -113,14 +128,26 @@ def test_every_route_leads_to_the_mock_and_envoy_itself_does_not_retry() -> None
 
 
 def test_nothing_is_fetched_or_reported_elsewhere() -> None:
-    data = bootstrap()
-    assert set(data) == {"admin", "static_resources"}
-    for key in ("dynamic_resources", "tracing", "stats_sinks", "rds", "remote", "cluster_header"):
+    data = [bootstrap(), *listeners()]
+    source = {"path_config_source": {"path": "/run/listeners.json"}, "resource_api_version": "V3"}
+    assert bootstrap()["dynamic_resources"] == {"lds_config": source}
+    for key in (
+        "ads_config",
+        "cds_config",
+        "api_config_source",
+        "tracing",
+        "stats_sinks",
+        "rds",
+        "remote",
+        "cluster_header",
+    ):
         assert values(data, key) == []
 
 
 def test_all_addresses_are_loopback() -> None:
-    assert {each["address"] for each in values(bootstrap(), "socket_address")} == {"127.0.0.1"}
+    assert {each["address"] for each in values([bootstrap(), *listeners()], "socket_address")} == {
+        "127.0.0.1"
+    }
 
 
 def test_the_filters_stand_in_order_and_the_router_last() -> None:
@@ -148,7 +175,7 @@ def test_the_adapters_filter_needs_no_configuration() -> None:
     assert found == ["", ""]
 
 
-def test_one_module_is_compiled_once_and_its_configurations_are_kept_apart() -> None:
+def test_each_configuration_has_a_vm_of_its_own_and_a_listener_without_one_is_left_out() -> None:
     found = [
         (
             each["vm_config"]["vm_id"],
@@ -159,10 +186,11 @@ def test_one_module_is_compiled_once_and_its_configurations_are_kept_apart() -> 
     ]
     assert found == [
         ("cluster-name", "one", "/run/cluster_name.wasm"),
-        ("plugin", "one", "/run/plugin.wasm"),
+        ("one#1", "one", "/run/plugin.wasm"),
         ("cluster-name", "two", "/run/cluster_name.wasm"),
-        ("plugin", "two", "/run/plugin.wasm"),
+        ("two#7", "two", "/run/plugin.wasm"),
     ]
+    assert [each["name"] for each in listeners({"two": "two#8"})] == ["two"]
 
 
 def test_a_cells_name_goes_through_to_the_access_log() -> None:
@@ -174,6 +202,8 @@ def test_a_cells_name_goes_through_to_the_access_log() -> None:
         fields = log["typed_config"]["log_format"]["json_format"]
         assert fields["request_id"] == "%REQ(X-REQUEST-ID)%"
         assert fields["upstream_cluster"] == "%UPSTREAM_CLUSTER%"
+    logs = [one["access_log"][0]["typed_config"]["log_format"] for one in managers()]
+    assert [each["json_format"]["vm"] for each in logs] == ["one#1", "two#7"]
 
 
 def test_it_is_json_as_it_is() -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from containers.listeners import Listeners
+
 REFUSING = "http://127.0.0.1:1"
 
 
@@ -40,6 +42,7 @@ def testbed(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
                 gateway_urls={"one": gateway},
                 control_url=control,
                 upstream_address="127.0.0.1:2",
+                listeners=cast("Listeners", None),
                 gateway_log=FileLog(tmp_path / "gateway.log"),
                 look_for_end=look_for_end,
             )

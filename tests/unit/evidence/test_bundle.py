@@ -52,7 +52,7 @@ def test_a_pair_that_differs_in_more_than_the_module_makes_no_bundle(tmp_path: P
 def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
     runs = recorded.pair(tmp_path)
     path = runs[B] / store.RUN
-    path.write_bytes(path.read_bytes().replace(b"proof/run/2", b"proof/run/1"))
+    path.write_bytes(path.read_bytes().replace(b"proof/run/3", b"proof/run/1"))
     store.seal(runs[B])
     with pytest.raises(EvidenceError, match="is of schema gateway-proof/run/1, expected gateway-"):
         bundle.make(tmp_path, runs, None)

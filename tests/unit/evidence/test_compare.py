@@ -13,11 +13,21 @@ from containers.records import Cleanup, GatewayKind, ProcessSeen
 from sessions.evidence import store
 from sessions.evidence.compare import compare
 from sessions.evidence.records import Comparison, Counts, PairVerdict, Run
+from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from sessions.matrix.verdict import Verdict
 from tests.unit.evidence.runs import CASES, GATEWAY, facts, module, results, run
 from tests.unit.evidence.runs import GONE as LEFT_NOTHING
-from tests.unit.matrix.observations import CONTROL, DEFECT, KLING, attempt, defective, result, right
+from tests.unit.matrix.observations import (
+    ADDRESS,
+    CONTROL,
+    DEFECT,
+    KLING,
+    attempt,
+    defective,
+    result,
+    right,
+)
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
@@ -331,7 +341,26 @@ REFUTED = refuted_pairs()
 def test_a_cell_that_contradicts_the_claim_refutes_it_and_is_named(pair: Pair, reason: str) -> None:
     comparison = compared(*pair)
     assert comparison.verdict is PairVerdict.REFUTED
-    assert comparison.reasons == (reason,)
+    assert comparison.reasons[0] == reason
+    assert all("disagree" in other for other in comparison.reasons[1:])
+
+
+def test_t45_repeats_that_disagree_are_named_and_prove_nothing() -> None:
+    """The cell that was run again alone, and differed, contradicts nothing by itself."""
+    found = list(results(F))
+    place = next(n for n, each in enumerate(found) if each.cell.id == VIDEO)
+    once = cells.conclude(KLING, found[place].cell, F, defective(KLING), ADDRESS)
+    alone = msgspec.structs.replace(
+        right(KLING, Mode.RETRY), request=cells.request(KLING, once.cell, alone=True)
+    )
+    seen = msgspec.structs.replace(once.observation, request=cells.request(KLING, once.cell))
+    found[place] = cells.conclude(KLING, once.cell, F, seen, ADDRESS, alone)
+    comparison = compared(fixed=found)
+    assert comparison.verdict is PairVerdict.INCONCLUSIVE
+    disagreement, gap = comparison.reasons
+    assert "kling-text-to-video/retry" in disagreement
+    assert f"1 of 2 failed {FOUR}; 1 of 2 passed" in disagreement
+    assert VIDEO in gap
 
 
 def test_the_baseline_s_module_again_is_refuted_naming_the_cells_and_the_module() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from containers.exchange import Journal, Request, Response
+from containers.exchange import Answer, Journal, Request, Response
 from containers.testbed import NoAnswer
 from sessions.matrix import case as cases
 from sessions.matrix import cells
@@ -34,6 +34,8 @@ class Double:
     """A testbed that answers as it is told to, and notes what it was asked."""
 
     upstream_address = ADDRESS
+    vms = 1
+    refused = ""
 
     def __init__(self, **happens: Any) -> None:
         self.response: Response | Exception | None = right(KLING, Mode.RETRY).response
@@ -45,6 +47,19 @@ class Double:
         self.asked: list[str] = []
         self.script: dict[str, Any] = {}
         self.request: Request | None = None
+
+    def renew(self, *listeners: str) -> None:
+        """Count the fresh VMs."""
+        self.asked.append(f"renew {','.join(listeners) or 'all'}")
+        self.vms += 1
+
+    def vm(self, listener: str) -> str:
+        """Name the VM by its number."""
+        return f"{listener}#{self.vms}"
+
+    def refusal(self, listener: str) -> str:  # noqa: ARG002 - the protocol's
+        """Refuse, as it was told."""
+        return self.refused
 
     def log_position(self) -> float:
         """How much was logged before the cell."""
@@ -301,6 +316,125 @@ def test_a_result_reads_back_from_json_as_it_was(happens: dict[str, Any]) -> Non
         assert msgspec.json.decode(msgspec.json.encode(result), type=Result) == result
 
 
+# --- Fresh VMs, and cells that are run again ------------------------------------------------------
+
+
+class Scripted(Double):
+    """A testbed whose plugin is right or wrong by the VM that it runs in."""
+
+    def __init__(self, wrong_in: tuple[int, ...], **happens: Any) -> None:
+        super().__init__(**happens)
+        self.wrong_in = wrong_in
+
+    def send(self, listener: str, request: Request) -> Response:
+        """Answer as this VM's plugin does."""
+        shown = defective(KLING) if self.vms in self.wrong_in else right(KLING, Mode.RETRY)
+        self.response = shown.response
+        self.journal_is = {"attempts": shown.attempts}
+        return super().send(listener, request)
+
+
+def all_repeats(testbed: Double, repeats: int, variant: Variant = Variant.FIXED) -> list[Result]:
+    found: list[Result] = []
+    for repeat in range(1, repeats + 1):
+        cell = Cell(case=KLING.name, mode=Mode.RETRY, repeat=repeat)
+        found.append(cells.run(testbed, KLING, cell, variant, found))
+    return found
+
+
+def test_t45_each_of_the_first_repeats_begins_in_a_fresh_vm_and_no_later_one() -> None:
+    testbed = Double()
+    found = all_repeats(testbed, 6)
+    assert [each.vm.partition("#")[2] for each in found] == ["1", "2", "3", "3", "3", "3"]
+    assert [asked for asked in testbed.asked if asked.startswith("renew")] == ["renew all"] * 2
+
+
+def test_t23_a_cell_that_is_not_as_declared_is_run_again_alone_in_a_fresh_vm() -> None:
+    testbed = Scripted(wrong_in=(1, 2))
+    result = cells.run(testbed, KLING, CELL, Variant.FIXED)
+    assert f"renew {KLING.name}" in testbed.asked
+    assert result.verdict is Verdict.MISMATCH
+    assert result.failed_checks == DEFECT
+    assert result.alone is not None
+    assert result.alone.vm != result.vm
+    assert dict(result.alone.request.headers)["x-request-id"] == f"{CELL.id}/alone"
+    assert [*result.exchanges] == [CELL.id, f"{CELL.id}/alone"]
+
+
+def test_t23_where_the_two_differ_the_cell_is_inconclusive_and_both_are_recorded() -> None:
+    result = cells.run(Scripted(wrong_in=(1,)), KLING, CELL, Variant.FIXED)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert not result.as_declared
+    assert "what ran before it" in result.reason
+    assert ", ".join(DEFECT) in result.reason
+    assert result.failed_checks == DEFECT
+    assert result.alone is not None
+    assert result.alone.response == right(KLING, Mode.RETRY).response
+    read = msgspec.json.decode(msgspec.json.encode(result), type=Result)
+    again = cells.conclude(KLING, CELL, Variant.FIXED, read.observation, ADDRESS, read.alone)
+    assert again == result
+
+
+def test_a_baseline_that_passes_is_run_again_too() -> None:
+    result = cells.run(Double(), KLING, CELL, Variant.BASELINE)
+    assert result.alone is not None
+    assert result.verdict is Verdict.PASS
+
+
+def test_what_is_as_declared_or_has_no_valid_observation_is_not_run_again() -> None:
+    assert run(Variant.FIXED).alone is None
+    assert run(Variant.FIXED, response=NoAnswer(SILENCE)).alone is None
+
+
+def test_the_same_finding_is_confirmed_a_few_times_and_no_more() -> None:
+    found = all_repeats(Scripted(wrong_in=tuple(range(1, 50))), 12)
+    assert [each.alone is not None for each in found] == [True] * 3 + [False] * 9
+    assert {each.verdict for each in found} == {Verdict.MISMATCH}
+
+
+def test_a_finding_that_was_once_not_confirmed_is_always_run_again() -> None:
+    """Its VM 1 is wrong, and so are those of the later repeats, until a fresh one is right."""
+    found = all_repeats(Scripted(wrong_in=(1, 3, 5, 7, 9, 11, 13)), 1)
+    for repeat in range(4, 12):
+        testbed = Scripted(wrong_in=(1,))
+        cell = Cell(case=KLING.name, mode=Mode.RETRY, repeat=repeat)
+        found.append(cells.run(testbed, KLING, cell, Variant.FIXED, found))
+    assert all(each.alone is not None for each in found)
+    assert {each.verdict for each in found} == {Verdict.INCONCLUSIVE}
+
+
+def test_t31_a_case_whose_plugin_did_not_start_is_inconclusive_with_the_plugins_words() -> None:
+    testbed = Double(refused="missing api-version")
+    result = cells.run(testbed, KLING, CELL, Variant.BASELINE)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert KLING.name in result.reason
+    assert "missing api-version" in result.reason
+    assert not [asked for asked in testbed.asked if asked.startswith("send")]
+
+
+UNTOUCHED = attempt(
+    KLING,
+    1,
+    method=KLING.request.method,
+    target=KLING.request.target,
+    body=cells.request(KLING, CELL).body,
+    answered=Answer(status=503, body=b"{}"),
+)
+
+
+def test_t29_a_plugin_that_does_nothing_is_named_as_idle() -> None:
+    through = {"response": response(503, b"{}"), "journal_is": {"attempts": (UNTOUCHED,)}}
+    result = run(Variant.FIXED, **through)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "init()" in result.reason
+    assert "main()" in result.reason
+    spoke = run(Variant.FIXED, **through, logs=("[info][wasm] [x] wasm log p p#1: started\n", ""))
+    assert spoke.verdict is Verdict.MISMATCH
+    touched = msgspec.structs.replace(UNTOUCHED, target="/other")
+    result = run(Variant.FIXED, **{**through, "journal_is": {"attempts": (touched,)}})
+    assert result.verdict is Verdict.MISMATCH
+
+
 def test_a_result_follows_again_from_what_was_recorded_of_it() -> None:
     shown = defective(KLING)
     for happens in (
@@ -310,7 +444,7 @@ def test_a_result_follows_again_from_what_was_recorded_of_it() -> None:
     ):
         result = run(Variant.BASELINE, **happens)
         read = msgspec.json.decode(msgspec.json.encode(result), type=Result)
-        again = cells.conclude(KLING, CELL, Variant.BASELINE, read.observation, ADDRESS)
+        again = cells.conclude(KLING, CELL, Variant.BASELINE, read.observation, ADDRESS, read.alone)
         assert again == result
 
 
