@@ -30,6 +30,8 @@ _PLUGINS_WORDS = re.compile(
     r"\[[^\]]*\]\[\d+\]\[(?:warning|error|critical)\]\[wasm\] (?:\[[^\]]*\] )?"
     r"wasm log(?: plugin)? (?P<root>\S+) (?P<vm>\S+): (?P<text>.*)"
 )
+# Go's last words before a plugin has a context: pieces, a line each, an empty one for a line break.
+_PIECE = re.compile(r"\[[^\]]*\]\[\d+\]\[error\]\[wasm\] (?:\[[^\]]*\] )?wasm log: ?(?P<text>.*)")
 _ENVOYS_WORDS = re.compile(
     r"\[[^\]]*\]\[\d+\]\[(?:error|critical)\]\[wasm\] (?:\[[^\]]*\] )?(?P<text>.*)"
 )
@@ -137,11 +139,11 @@ class Listeners:
 
 
 def _words(log: str, vm: str) -> str:
-    """Return what a VM's plugin wrote at warning or above, else what Envoy wrote of it."""
+    """Return what a VM's plugin wrote at warning or above, else its runtime, else Envoy."""
     lines = log.splitlines()
     own = [found for line in lines if (found := _PLUGINS_WORDS.match(line)) and found["vm"] == vm]
-    said = [found["text"] for found in own] or [
-        found["text"] for line in lines if (found := _ENVOYS_WORDS.match(line))
-    ]
+    pieces = [found["text"] or "\n" for line in lines if (found := _PIECE.match(line))]
+    said = [found["text"] for found in own] or "".join(pieces).splitlines()[:1]
+    said = said or [found["text"] for line in lines if (found := _ENVOYS_WORDS.match(line))]
     text = "; ".join(dict.fromkeys(line.strip() for line in said if line.strip()))
     return text if len(text) <= _WORDS_AT_MOST else f"{text[:_WORDS_AT_MOST]}..."

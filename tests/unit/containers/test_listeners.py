@@ -124,6 +124,17 @@ def test_t29_a_plugin_that_writes_nothing_is_refused_with_the_gateways_words(
     assert listeners.refused == {"one": "Function: _initialize failed: trap"}
 
 
+def test_t29_the_last_words_of_a_runtime_are_put_together_from_their_pieces(
+    listeners: Listeners, gateway: Gateway
+) -> None:
+    gateway.refused = {"one": "Unable to create Wasm plugin plugin"}
+    pieces = ["panic: ", "no luck today", "", "", "goroutine ", "1"]
+    gateway.log = [f"{PREFIX}[error][wasm] {WASM}: {piece}" for piece in pieces]
+    gateway.log.append(f"{PREFIX}[error][wasm] [source/v8.cc:1] Function: _initialize failed: trap")
+    listeners.started("http://admin", gateway)
+    assert listeners.refused == {"one": "panic: no luck today"}
+
+
 def test_a_plugin_that_starts_for_no_case_ends_the_session_with_its_words(
     listeners: Listeners, gateway: Gateway
 ) -> None:
