@@ -25,11 +25,17 @@ def main(argv: list[str]) -> None:
     )
     clean = parser.parse_args(argv).command == "clean"
     swept = sweep.everything_unused() if clean else sweep.of_dead_runs(_engine())
-    print("\n".join(swept.lines) or "nothing of ours was left")
-    if swept.stuck:
+    outcomes = []
+    for outcome in swept:
+        print(outcome, flush=True)
+        outcomes.append(outcome)
+    if not outcomes:
+        print("nothing of ours was left")
+    stuck = [each.name for each in outcomes if each.fate is sweep.Fate.STUCK]
+    if stuck:
         raise GatewayError(
-            f"{len(swept.stuck)} of what dead runs left could not be swept, first "
-            f"{swept.stuck[0]}; expected it to go; remove it by hand, or try again later"
+            f"{len(stuck)} of what dead runs left could not be swept, first "
+            f"{stuck[0]}; expected it to go; remove it by hand, or try again later"
         )
 
 

@@ -108,8 +108,8 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def empty() -> dict[str, int] | None:
-    """Remove every entry; return how many there were of each kind.
+def empty() -> dict[str, tuple[int, int]] | None:
+    """Remove every entry; return how many of each kind are gone, and how many could not go.
 
     None, and nothing is removed, when a live process has taken one. Who asks for its first entry
     meanwhile waits. Only what is named as an entry goes: the folder may be shared with others.
@@ -129,22 +129,22 @@ def empty() -> dict[str, int] | None:
             # Not where live processes work: they do so without the lock.
             shelves = [each for each in root().iterdir() if each.is_dir() and each.name != _WORK]
             counted = {shelf.name: _emptied(shelf) for shelf in sorted(shelves)}
-            return {kind: count for kind, count in counted.items() if count}
+            return {kind: counts for kind, counts in counted.items() if any(counts)}
         finally:
             os.close(handle)
 
 
-def _emptied(shelf: Path) -> int:
-    count = 0
+def _emptied(shelf: Path) -> tuple[int, int]:
+    counts = [0, 0]
     for each in list(shelf.iterdir()):
         if _LOCK.fullmatch(each.name):
             each.unlink()
         elif _ENTRY.fullmatch(each.name):
             remove(each)
-            count += not each.exists()
+            counts[each.exists()] += 1
     with contextlib.suppress(OSError):  # not empty
         shelf.rmdir()
-    return count
+    return counts[0], counts[1]
 
 
 def _stays_in_use() -> None:

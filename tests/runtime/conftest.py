@@ -126,8 +126,8 @@ def testbed(pytestconfig: pytest.Config, recorder: Recorder) -> Iterator[Testbed
 def _opened(options: argparse.Namespace, recorder: Recorder, shown: Shown) -> Iterator[Testbed]:
     """Build the module and open its testbed, taking note of both."""
     choice = engines.choose(options.engine, options.gateway, options.gateway_image)
-    for line in (*choice.reasons, *sweep.of_dead_runs(choice.engine).lines):
-        shown.say(line)
+    for line in (*choice.reasons, *sweep.of_dead_runs(choice.engine)):
+        shown.say(str(line))
     if options.envoy is not None:
         envoy.program(options.envoy)  # before a build that may take half a minute
     with shown.stage(f"{recorder.variant}: building the module"):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 import requests
 from docker.errors import APIError, NotFound
@@ -19,17 +19,24 @@ from containers import docker_daemon, sweep
 from containers.docker_images import IMAGE_LABEL
 from containers.docker_parts import OWNER_LABEL, RUN_LABEL
 from containers.records import EngineKind
-from containers.sweep import Swept
 from wasm import cache, ownership
 from wasm.errors import GatewayError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 OURS = ownership.here()
 GONE = str(replace(OURS, started=OURS.started - 9))
 ELSEWHERE = str(replace(OURS, place=replace(OURS.place, machine="00000000"), started=1.0))
+
+
+def lines(outcomes: Iterable[sweep.Outcome]) -> tuple[str, ...]:
+    return tuple(map(str, outcomes))
+
+
+def refuses() -> None:
+    raise GatewayError("no Docker daemon answers at /a (No such file); expected one; start it")
 
 
 def refusal(status: int, explanation: str) -> APIError:
@@ -40,38 +47,47 @@ def refusal(status: int, explanation: str) -> APIError:
 
 @dataclass
 class Thing:
-    """A container, network or volume, as docker's client has them."""
+    """A container, network or volume, as docker's client has them in its lists.
 
-    log: list[str]
+    Attributes:
+        trouble: What its removal ends in, if not well.
+        looks: How many looks it is still there for, once its removal is under way.
+        volume: What goes with it, as a container's volume does.
+    """
+
+    docker: Docker
     kind: str
     name: str
     owner: str
     trouble: Exception | None = None
-    reloads: int = 0
+    looks: int = 2
+    volume: Thing | None = None
 
     @property
     def attrs(self) -> dict[str, Any]:
         """What the daemon says of it."""
-        labels = {OWNER_LABEL: self.owner, RUN_LABEL: "run-1"}
-        return {"Config": {"Labels": labels}} if self.kind == "container" else {"Labels": labels}
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """A container's labels."""
-        assert self.kind == "container", "only these have it"
-        return dict(self.attrs["Config"]["Labels"])
+        found: dict[str, Any] = {"Labels": {OWNER_LABEL: self.owner, RUN_LABEL: "run-1"}}
+        return found | ({"Names": [f"/{self.name}"]} if self.kind == "container" else {})
 
     def remove(self, **how: bool) -> None:
         """Log how it is removed, or refuse."""
         if self.trouble:
             raise self.trouble
-        self.log.append(f"{self.kind} {self.name} {how}")
+        self.docker.log.append(f"{self.kind} {self.name} {how}")
+        self.go()
+
+    def go(self) -> None:
+        """Be no more."""
+        for each in (self, self.volume):
+            if each in self.docker.things:
+                self.docker.things.remove(each)
 
     def reload(self) -> None:
-        """Be there twice, and then no more."""
-        self.reloads += 1
-        if self.reloads == 3:
-            self.log.append(f"{self.kind} {self.name} removed by another")
+        """Be there for some looks, and then no more."""
+        self.looks -= 1
+        if self.looks < 0:
+            self.docker.log.append(f"{self.kind} {self.name} removed by another")
+            self.go()
             raise NotFound("no such thing")
 
 
@@ -106,12 +122,14 @@ class Docker:
         self.things: list[Thing] = []
         self.images = Images(self.log)
         self.closed = False
+        self.after_list: Callable[[], object] = lambda: None
         for kind in ("container", "network", "volume"):
             setattr(self, f"{kind}s", SimpleNamespace(list=self._lists(kind)))
 
-    def add(self, kind: str, name: str, owner: str, trouble: Exception | None = None) -> None:
+    def add(self, kind: str, name: str, owner: str, trouble: Exception | None = None) -> Thing:
         """Add a thing of an owner's."""
-        self.things.append(Thing(self.log, kind, name, owner, trouble))
+        self.things.append(Thing(self, kind, name, owner, trouble))
+        return self.things[-1]
 
     def close(self) -> None:
         """Take note."""
@@ -120,10 +138,14 @@ class Docker:
     def _lists(self, kind: str) -> Any:
         def listed(filters: dict[str, str], **options: bool) -> list[Thing]:
             assert filters == {"label": OWNER_LABEL}
-            # Stopped ones too; and one that is removed between two looks is no error.
-            all_of_them = {"all": True, "ignore_removed": True}
+            # Stopped ones too; and one that is removed between two looks is not lost.
+            all_of_them = {"all": True, "sparse": True}
             assert options == (all_of_them if kind == "container" else {})
-            return [each for each in self.things if each.kind == kind]
+            found = [each for each in self.things if each.kind == kind]
+            if kind == "volume":  # listed last
+                create, self.after_list = self.after_list, lambda: None
+                create()
+            return found
 
         return listed
 
@@ -158,8 +180,7 @@ def test_only_an_owner_that_is_known_to_be_gone_loses_anything(client: Any) -> N
         client.add(kind, "nobody's", "")
         client.add(kind, "odd", "somebody")
         client.add(kind, "dead", GONE)
-    swept = sweep.containers_and_networks(client)
-    assert swept.lines == (
+    assert lines(sweep.containers_and_networks(client)) == (
         "swept: container dead of run run-1",
         "swept: network dead of run run-1",
         "swept: volume dead of run run-1",
@@ -172,7 +193,7 @@ def test_containers_go_first_with_their_volumes_then_what_they_were_attached_to(
     for kind in ("volume", "network", "container"):
         client.add(kind, "one", GONE)
         client.add(kind, "other", GONE)
-    sweep.containers_and_networks(client)
+    lines(sweep.containers_and_networks(client))
     how = {"container": {"force": True, "v": True}, "network": {}, "volume": {"force": True}}
     assert client.log == [f"{kind} {name} {how[kind]}" for kind in how for name in ("one", "other")]
 
@@ -181,33 +202,133 @@ def test_what_cannot_be_removed_is_told_and_the_rest_goes(client: Any) -> None:
     client.add("container", "stubborn", GONE, refusal(500, "device or resource busy"))
     client.add("container", "other", GONE)
     client.add("network", "inside", GONE, refusal(403, "it has active endpoints"))
-    swept = sweep.containers_and_networks(client)
-    assert swept.lines == (
+    assert lines(sweep.containers_and_networks(client)) == (
         "swept: container other of run run-1",
         "could not be swept: container stubborn of run run-1: device or resource busy",
         "could not be swept: network inside of run run-1: it has active endpoints",
     )
 
 
-def test_what_another_sweep_has_removed_is_not_told(client: Any) -> None:
-    client.add("container", "one", GONE, NotFound("no such container"))
-    assert sweep.containers_and_networks(client) == Swept()
+UNDER_WAY = refusal(409, "removal of container 1f is already in progress")
+REMOVED = NotFound("no such container")
 
 
-def test_what_another_sweep_is_removing_is_waited_for(client: Any) -> None:
-    explanation = "removal of container 1f is already in progress"
-    client.add("container", "one", GONE, refusal(409, explanation))
+@pytest.mark.parametrize("trouble", [UNDER_WAY, REMOVED], ids=["under way", "done"])
+def test_what_a_killed_run_has_asked_docker_to_remove_is_reported(
+    client: Any, trouble: Exception
+) -> None:
+    """Its request goes on without it, and nobody else would report what that removes."""
+    client.add("container", "relay", GONE, trouble).looks = 0 if trouble is REMOVED else 2
     client.add("network", "inside", GONE)
-    swept = sweep.containers_and_networks(client)
-    assert swept.lines == ("swept: network inside of run run-1",)
-    assert client.log == ["container one removed by another", "network inside {}"]
+    client.add("network", "outside", GONE)
+    assert lines(sweep.containers_and_networks(client)) == (
+        "swept: container relay of run run-1",
+        "swept: network inside of run run-1",
+        "swept: network outside of run run-1",
+    )
+    if trouble is UNDER_WAY:  # the networks can go only after it
+        assert client.log[0] == "container relay removed by another"
+
+
+def test_a_volume_that_goes_with_its_container_is_reported_once(client: Any) -> None:
+    volume = client.add("volume", "1f2e", GONE)
+    client.add("container", "gateway", GONE).volume = volume
+    volume.trouble = NotFound("no such volume")
+    assert lines(sweep.containers_and_networks(client)) == (
+        "swept: container gateway of run run-1",
+        "swept: volume 1f2e of run run-1",
+    )
+
+
+def test_what_appears_while_the_rest_is_removed_goes_too(client: Any) -> None:
+    """A killed run had asked for it: Docker creates it, and attaches it to the network."""
+    network = client.add("network", "inside", GONE, refusal(403, "it has active endpoints"))
+    client.add("volume", "1f2e", GONE)
+
+    def create() -> None:
+        client.add("container", "relay", GONE)
+        client.after_list = lambda: setattr(network, "trouble", None)  # as its container goes
+
+    client.after_list = create
+    assert lines(sweep.containers_and_networks(client)) == (
+        "swept: volume 1f2e of run run-1",
+        "swept: container relay of run run-1",
+        "swept: network inside of run run-1",
+    )
+
+
+def test_what_was_removed_is_reported_even_if_the_daemon_goes_away_then(answers: Docker) -> None:
+    answers.add("container", "one", GONE)
+    answers.add("container", "other", GONE, requests.ConnectionError("refused"))
+    swept = sweep.of_dead_runs(EngineKind.DOCKER)
+    assert str(next(swept)) == "swept: container one of run run-1"
+    with pytest.raises(GatewayError, match="does not answer any more"):
+        next(swept)
+    assert answers.closed
+
+
+def test_work_that_was_removed_is_reported_though_no_daemon_answers(
+    abandoned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("containers.docker_daemon.connect", refuses)
+    swept = sweep.of_dead_runs(EngineKind.DOCKER)
+    assert str(next(swept)) == f"swept: work folder {abandoned.name}"
+    with pytest.raises(GatewayError):
+        next(swept)
+
+
+SWEEPS = """\
+import sys
+from containers import sweep
+from containers.records import EngineKind
+sys.stdin.readline()
+for outcome in sweep.of_dead_runs(EngineKind.PROCESS):
+    print(outcome, flush=True)
+"""
+
+
+def test_of_sweeps_at_once_exactly_one_reports_a_thing(abandoned: Path) -> None:
+    folders = [abandoned.with_name(f"{abandoned.name}{number}") for number in range(40)]
+    for folder in folders:
+        folder.mkdir()
+    sweeps = [
+        subprocess.Popen(
+            [sys.executable, "-c", SWEEPS],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for each in sweeps:
+        assert each.stdin
+        each.stdin.write("\n")
+        each.stdin.flush()
+    told = [line for each in sweeps for line in each.communicate()[0].splitlines()]
+    assert [each.returncode for each in sweeps] == [0, 0, 0]
+    assert sorted(told) == sorted(
+        f"swept: work folder {folder.name}" for folder in (abandoned, *folders)
+    )
+
+
+def test_a_sweep_that_is_stopped_does_not_hold_up_the_others_for_ever(
+    abandoned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("containers.sweep._ALONE_WITHIN_S", 0.2)
+    stopped = sweep.of_dead_runs(EngineKind.PROCESS)
+    next(stopped)
+    abandoned.mkdir()
+    assert lines(sweep.of_dead_runs(EngineKind.PROCESS)) == (
+        f"swept: work folder {abandoned.name}",
+    )
 
 
 def test_a_removal_that_never_ends_is_told(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("containers.sweep._REMOVED_WITHIN_S", 0.0)
     client.add("container", "one", GONE, refusal(409, "removal is already in progress"))
-    assert sweep.containers_and_networks(client).stuck == (
-        "container one of run run-1: removal is already in progress",
+    assert lines(sweep.containers_and_networks(client)) == (
+        "could not be swept: container one of run run-1: removal is already in progress",
     )
 
 
@@ -215,11 +336,13 @@ def test_images_go_when_no_run_lives_and_those_that_a_container_uses_are_kept(cl
     client.add("network", "of a dead run", GONE)
     in_use = refusal(409, "conflict: container 1f is using it")
     client.images.troubles = {"envoy:1": None, "upstream:1": in_use, "1f2e": None, "gone:1": None}
+    # A `clean` that was killed had asked for this.
     client.images.troubles["gone:1"] = NotFound("no such image")
-    assert sweep.images(client).lines == (
+    assert lines(sweep.images(client)) == (
         "swept: image envoy:1",
-        "swept: image 1f2e",
         "kept: image upstream:1: conflict: container 1f is using it",
+        "swept: image 1f2e",
+        "swept: image gone:1",
     )
     assert client.log == ["image id of envoy:1", "image id of 1f2e"]
 
@@ -231,15 +354,14 @@ def test_no_image_goes_while_a_run_lives_that_may_use_it(
 ) -> None:
     client.add(kind, "live", owner)
     client.images.troubles = {"envoy:1": None}
-    assert sweep.images(client).lines == ("kept: image envoy:1, which run run-1 may be using",)
+    assert lines(sweep.images(client)) == ("kept: image envoy:1, which run run-1 may be using",)
     assert client.log == []
 
 
 def test_a_run_sweeps_no_image(answers: Docker) -> None:
     answers.add("container", "dead", GONE)
     answers.images.troubles = {"envoy:1": None}
-    swept = sweep.of_dead_runs(EngineKind.DOCKER)
-    assert swept.lines == ("swept: container dead of run run-1",)
+    assert lines(sweep.of_dead_runs(EngineKind.DOCKER)) == ("swept: container dead of run run-1",)
     assert answers.closed
 
 
@@ -247,14 +369,15 @@ def test_a_process_run_does_not_ask_docker(
     abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("containers.docker_daemon.connect", lambda: pytest.fail("it was asked"))
-    swept = sweep.of_dead_runs(EngineKind.PROCESS)
-    assert swept.lines == (f"swept: work folder {abandoned.name}",)
+    assert lines(sweep.of_dead_runs(EngineKind.PROCESS)) == (
+        f"swept: work folder {abandoned.name}",
+    )
     assert not abandoned.exists()
 
 
 def test_the_folder_of_a_live_process_stays(abandoned: Path) -> None:
     with cache.scratch("go-build") as live:
-        sweep.of_dead_runs(EngineKind.PROCESS)
+        lines(sweep.of_dead_runs(EngineKind.PROCESS))
         assert live.exists()
     assert not abandoned.exists()
 
@@ -281,12 +404,11 @@ def test_what_a_dead_run_started_is_ended_before_its_folder_goes(
     abandoned: Path, sleepers: list[subprocess.Popen[bytes]]
 ) -> None:
     theirs, ours, looking = sleepers
-    swept = sweep.of_dead_runs(EngineKind.PROCESS)
-    assert swept.lines == (
+    assert lines(sweep.of_dead_runs(EngineKind.PROCESS)) == (
         f"swept: process {theirs.pid} (sleep), which a dead run had started",
         f"swept: work folder {abandoned.name}",
     )
-    assert not psutil.pid_exists(theirs.pid)
+    assert theirs.wait(0) == -signal.SIGKILL
     assert (ours.poll(), looking.poll()) == (None, None)
 
 
@@ -295,7 +417,7 @@ def test_clean_removes_images_and_cache_too(answers: Docker, abandoned: Path) ->
     answers.images.troubles = {"envoy:1": None}
     entry = cache.root() / "modules" / ("0f" * 32)
     entry.mkdir(parents=True)
-    assert sweep.everything_unused().lines == (
+    assert lines(sweep.everything_unused()) == (
         f"swept: work folder {abandoned.name}",
         "swept: container dead of run run-1",
         "swept: image envoy:1",
@@ -307,11 +429,8 @@ def test_clean_removes_images_and_cache_too(answers: Docker, abandoned: Path) ->
 def test_clean_without_a_daemon_says_so_and_does_the_rest(
     abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuses() -> None:
-        raise GatewayError("no Docker daemon answers at /a (No such file); expected one; start it")
-
     monkeypatch.setattr("containers.docker_daemon.connect", refuses)
-    assert sweep.everything_unused().lines == (
+    assert lines(sweep.everything_unused()) == (
         f"swept: work folder {abandoned.name}",
         "kept: whatever Docker has: no Docker daemon answers at /a (No such file)",
     )

@@ -86,7 +86,7 @@ def test_the_cache_is_not_emptied_while_a_live_process_uses_an_entry(
     assert entry.exists()
     user.kill()
     user.wait()
-    assert cache.empty() == {"modules": 1}
+    assert cache.empty() == {"modules": (1, 0)}
     assert {each.name for each in cache_folder.iterdir()} == {"work", "in-use.lock"}
 
 
@@ -96,7 +96,7 @@ def test_emptying_leaves_what_is_no_entry_of_ours_and_work_in_progress(cache_fol
         (cache_folder / name).parent.mkdir(parents=True, exist_ok=True)
         (cache_folder / name).write_text("content")
     work = owned("git", ownership.here())
-    assert cache.empty() == {"modules": 1}
+    assert cache.empty() == {"modules": (1, 0)}
     assert not (cache_folder / "modules" / KEY).exists()
     assert not (cache_folder / "modules" / f"{KEY}.lock").exists()
     assert (cache_folder / "modules" / "mine").exists()
@@ -104,12 +104,21 @@ def test_emptying_leaves_what_is_no_entry_of_ours_and_work_in_progress(cache_fol
     assert work.exists()
 
 
+def test_an_entry_that_cannot_be_removed_is_counted(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in (KEY, KEY[::-1]):
+        (cache_folder / "modules" / key).mkdir(parents=True)
+    monkeypatch.setattr("wasm.cache.remove", lambda each: each.name == KEY and each.rmdir())
+    assert cache.empty() == {"modules": (1, 1)}
+
+
 def test_an_entry_of_a_cache_that_was_emptied_is_filled_again(
     cache_folder: Path, user: subprocess.Popen[str]
 ) -> None:
     user.kill()
     user.wait()
-    assert cache.empty() == {"modules": 1}
+    assert cache.empty() == {"modules": (1, 0)}
     found = cache.entry("modules", KEY, lambda draft: (draft / "main.wasm").touch())
     assert found == cache_folder / "modules" / KEY
     assert (found / "main.wasm").exists()
