@@ -10,14 +10,24 @@ import re
 import secrets
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 from docker.errors import APIError
+from docker.types import Mount
 
-from containers import docker_daemon, docker_engine, docker_images, engines
-from containers.docker_parts import OwnNetwork, Part
+from containers import (
+    docker_daemon,
+    docker_engine,
+    docker_images,
+    engines,
+    sweep,
+    upstream_program,
+)
+from containers.docker_parts import OWNER_LABEL, RUN_LABEL, OwnNetwork, Part
 from containers.records import GatewayKind, Limits
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
@@ -25,6 +35,7 @@ from sessions.matrix.records import Cell
 from sessions.matrix.verdict import Verdict
 from tests.integration.docker_traces import own_daemon, part, runs_cells, traces
 from tests.integration.running import until
+from wasm import ownership
 from wasm.errors import GatewayError
 from wasm.records import Variant
 
@@ -386,6 +397,40 @@ def test_a_full_disk_ends_in_a_sentence_and_leaves_no_container(
     assert traces(daemon.client, folder) == []
 
 
+def test_what_a_killed_run_had_asked_docker_to_remove_is_reported_by_the_sweep(
+    daemon: Daemon, folder: Path
+) -> None:
+    """Its request goes on without it; at times that is done before the sweep looks."""
+    ours = ownership.here()
+    gone = str(replace(ours, started=ours.started - 9))
+    image = docker_images.upstream_image(daemon, upstream_program.program())
+    reported = []
+    for number in range(5):
+        labels = {RUN_LABEL: f"{folder.name}-{number}", OWNER_LABEL: gone}
+        name = f"gateway-proof-{folder.name}-{number}"
+        network = daemon.client.networks.create(name, labels=labels)
+        container = daemon.client.containers.create(
+            image,
+            ["serve", "--model=0.0.0.0:8080", "--control=0.0.0.0:8081"],
+            name=name,
+            labels=labels,
+            network=network.name,
+            mounts=[Mount(target="/proof", source="", type="volume", labels=labels)],
+        )
+        container.start()
+        with ThreadPoolExecutor() as pool:
+            request = pool.submit(container.remove, force=True, v=True)
+            outcomes = [str(each) for each in sweep.containers_and_networks(daemon.client)]
+            if isinstance(request.exception(), APIError):
+                continue  # the sweep was first
+        run = f"{name} of run {folder.name}-{number}"
+        assert outcomes.count(f"swept: network {run}") == 1
+        reported.append(outcomes.count(f"swept: container {run}"))
+        assert traces(daemon.client, folder) == []
+    assert 1 in reported
+    assert {*reported} <= {0, 1}
+
+
 # Docker's client leaves a socket open that it could not connect, while no daemon answers yet.
 @pytest.mark.filterwarnings(r"ignore:unclosed <socket\.socket .*family=1,:ResourceWarning")
 def test_a_daemon_that_stops_in_mid_run_is_told_and_the_next_run_sweeps_what_was_left(
@@ -416,7 +461,7 @@ def test_a_daemon_that_stops_in_mid_run_is_told_and_the_next_run_sweeps_what_was
         following = folder.with_name(f"{folder.name}-next")
         session = start("baseline", following, *options, "--repeat=1", **again.settings)
         assert session.wait() != 0
-        swept = [line for line in session.stdout.splitlines() if line.startswith("swept: ")]
-        # A container's volume goes with it.
-        assert len(swept) == len([name for name in left if not name.startswith("volume ")])
+        told = session.stdout.splitlines()
+        swept = [line.partition(" of run ")[0] for line in told if line.startswith("swept: ")]
+        assert sorted(swept) == sorted(f"swept: {name}" for name in left)
         assert traces(again.client, folder) == []
