@@ -59,10 +59,18 @@ A providerBasePath together with a Kling video: on this source the retry keeps i
 _LOST = """\
 A providerBasePath together with a Kling video: on this source the retry goes to
 {paths} without it.
-Kling's transform of body and headers sets the path after the helper has put the base path before
-it. Without this patch it went to
+A first attempt applies the base path before the transform of body and headers, and again after it.
+The helper applies it only before, and Kling's transform then sets the path. Without this patch the
+retry went to
 {before}.
-That transform is outside the scope of this patch; a test says what happens today."""
+This patch leaves that as it is. Three lines after the helper's dispatch would mend it:
+
+    if c.providerBasePath != "" {{
+        modifiedHeaders.Set(":path", c.applyProviderBasePath(modifiedHeaders.Get(":path")))
+    }}
+
+modifiedHeaders are the headers that the helper returns; applyProviderBasePath is the function that
+ai-proxy applies to the path of a first attempt."""
 
 
 _ANOTHER_BASELINE = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from tests.base_path import OF_THE_REFERENCE
 from tests.unit.wasm.test_retry_identity import AFTER, BEFORE, FAILOVER, RETRY, go, written
 from wasm import __main__ as command
 from wasm import mutants
@@ -184,6 +185,20 @@ def test_the_tests_kill_the_most_hidden_mutant_and_not_the_fix(
         b"wasm/go/reference/provider/retry.go",
     ]
     assert list((tmp_path / "cache" / "work").iterdir()) == []
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_no_regression_test_fails_on_a_fix_that_does_more_than_the_design(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    better = Mutant("better", "it keeps the base path", OF_THE_REFERENCE, visible_at_runtime=True)
+    monkeypatch.setattr(mutants, "MUTANTS", (Mutant("fix", "the fix itself", RULES),))
+    monkeypatch.setattr(mutants, "FIX", better)
+
+    found, _ = mutants.run(Request(), lambda _: None)
+
+    assert found.fix.killed_by == found.mutants[0].killed_by == []
+    assert found.tests_of_the_fix > found.mutants[0].passed > 0
 
 
 @pytest.mark.usefixtures("cache_folder")

@@ -114,8 +114,10 @@ def test_its_description_states_scope_and_what_becomes_of_a_base_path(made: Made
     words = " ".join(description.split())
     assert "a retry is sent as POST whatever the method of its request" in words
     assert "Of neighbouring pull requests (4552, 3882) it has nothing." in words
-    kept = [f"/base/v1/videos/{kind}?trace=1" for kind in ("text2video", "image2video")]
-    assert f"on this source the retry keeps it ({kept[0]} and {kept[1]})." in words
+    lost = [f"/v1/videos/{kind}?trace=1" for kind in ("text2video", "image2video")]
+    assert f"on this source the retry goes to {lost[0]} and {lost[1]} without it." in words
+    assert "before the transform of body and headers, and again after it" in words
+    assert 'c.applyProviderBasePath(modifiedHeaders.Get(":path"))' in words
     assert "The proposal is #4718." in words
     assert "the content type of a retry is JSON, even where its body is a multipart form" in words
     assert f"Made from {PLUGIN}" in description
@@ -126,7 +128,7 @@ def test_its_record_names_the_very_bytes(made: Made) -> None:
     assert made.record.sha256 == Patch.of(made.content).sha256
     assert made.record.source.plugin == PLUGIN
     assert made.record.base_path == {
-        f"/base/v1/videos/{kind}?trace=1": True for kind in ("text2video", "image2video")
+        f"/v1/videos/{kind}?trace=1": False for kind in ("text2video", "image2video")
     }
 
 
@@ -146,7 +148,7 @@ def test_what_becomes_of_a_base_path_is_said_of_each_kind_of_video(
 ) -> None:
     before = {"/base/v1/chat": True}
     told = " ".join(patch._on_base_path(before, base_path).split())
-    assert ("Without this patch it went to /base/v1/chat." in told) is (lost is not None)
+    assert ("Without this patch the retry went to /base/v1/chat." in told) is (lost is not None)
     assert (f"on this source the retry keeps it ({kept})." in told) is (kept is not None)
     assert (f"on this source the retry goes to {lost} without it." in told) is (lost is not None)
     assert told.count("on this source") == sum(each is not None for each in (kept, lost))

@@ -60,6 +60,8 @@ func (c *ProviderConfig) transformFirstBody(provider Provider, ctx wrapper.HttpC
 	if err != nil {
 		return nil, err
 	}
+	// The transform may have set the path, so the base path has to be put before it again.
+	headers.Set(":path", c.applyProviderBasePath(headers.Get(":path")))
 	return transformed, proxywasm.ReplaceHttpRequestHeaders(pairsFromHeaders(headers))
 }
 

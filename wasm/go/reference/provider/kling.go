@@ -65,7 +65,7 @@ func (p *klingProvider) TransformRequestBodyHeaders(ctx wrapper.HttpContext, api
 	}
 	ctx.SetContext(ctxKlingTaskPrefix, taskPrefix)
 	originalPath := ctx.GetStringContext(CtxRequestPath, headers.Get(":path"))
-	headers.Set(":path", p.config.applyProviderBasePath(path+queryOf(originalPath)))
+	headers.Set(":path", path+queryOf(originalPath))
 	return p.renameModel(body)
 }
 

@@ -54,15 +54,6 @@ func TestReferenceKlingBody(t *testing.T) {
 	}
 }
 
-func TestReferenceKlingBasePath(t *testing.T) {
-	config := refConfig(t, `{"type":"kling","apiTokens":["a"],"providerBasePath":"/base"}`)
-	headers := http.Header{":path": {"/base/v1/videos/text2video?x=y"}}
-	_, err := refProvider(t, config).(TransformRequestBodyHeadersHandler).
-		TransformRequestBodyHeaders(newRefContext(), ApiNameVideos, []byte(`{"image":"i"}`), headers)
-	require.NoError(t, err)
-	require.Equal(t, "/base/v1/videos/image2video?x=y", headers.Get(":path"))
-}
-
 func TestReferenceKlingIsNotABodyHandler(t *testing.T) {
 	_, is := refProvider(t, refConfig(t, refKling)).(TransformRequestBodyHandler)
 	require.False(t, is, "that interface comes first in the dispatch and knows no headers")

@@ -1,0 +1,53 @@
+"""A fix for #4396 that does more than the design: a retry keeps its provider's base path, too."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from wasm.codemod import Rule, inside, method
+from wasm.retry_identity import FAILOVER, HELPER, RULES, fix
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def keeping_base_path(apply: str) -> tuple[Rule, ...]:
+    """Return the rules of such a fix.
+
+    Args:
+        apply: The function of a first attempt that puts the base path before a path.
+    """
+    headers = f'$HEADERS.Set(":path", c.{apply}($HEADERS.Get(":path")))'
+    again = Rule(
+        id="base-path-again",
+        says="The helper applies the base path again after the transforms of the body.",
+        file=FAILOVER,
+        where={
+            "rule": {
+                "kind": "return_statement",
+                "all": [
+                    inside(method(HELPER)),
+                    {"pattern": "return $HEADERS, $BODY, nil"},
+                    {"pattern": "$RETURN"},
+                ],
+            },
+        },
+        rewrite={"RETURN": f'if c.providerBasePath != "" {{\n\t{headers}\n}}\n$RETURN'},
+        places=1,
+    )
+    return (*RULES, again)
+
+
+def diff(root: Path, plugin: str, rules: tuple[Rule, ...]) -> str:
+    """Return what rules change in a plugin, as a diff that ``git apply`` takes at the root."""
+    lines: list[str] = []
+    for name, content in fix(root / plugin, rules).files.items():
+        path = f"{plugin}/{name}"
+        before = (root / path).read_text().splitlines(keepends=True)
+        after = content.decode().splitlines(keepends=True)
+        lines += difflib.unified_diff(before, after, f"a/{path}", f"b/{path}")
+    return "".join(lines)
+
+
+OF_THE_REFERENCE = keeping_base_path("applyProviderBasePath")
