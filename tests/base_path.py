@@ -12,13 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def keeping_base_path(apply: str) -> tuple[Rule, ...]:
+def keeping_base_path(statement: str) -> tuple[Rule, ...]:
     """Return the rules of such a fix.
 
     Args:
-        apply: The function of a first attempt that puts the base path before a path.
+        statement: What puts the base path before the path in ``$HEADERS``.
     """
-    headers = f'$HEADERS.Set(":path", c.{apply}($HEADERS.Get(":path")))'
     again = Rule(
         id="base-path-again",
         says="The helper applies the base path again after the transforms of the body.",
@@ -28,12 +27,13 @@ def keeping_base_path(apply: str) -> tuple[Rule, ...]:
                 "kind": "return_statement",
                 "all": [
                     inside(method(HELPER)),
-                    {"pattern": "return $HEADERS, $BODY, nil"},
+                    {"pattern": "return $HEADERS, $BODY, $ERR"},
                     {"pattern": "$RETURN"},
                 ],
             },
+            "constraints": {"HEADERS": {"not": {"regex": "^nil$"}}},
         },
-        rewrite={"RETURN": f'if c.providerBasePath != "" {{\n\t{headers}\n}}\n$RETURN'},
+        rewrite={"RETURN": f"{statement}\n$RETURN"},
         places=1,
     )
     return (*RULES, again)
@@ -50,4 +50,4 @@ def diff(root: Path, plugin: str, rules: tuple[Rule, ...]) -> str:
     return "".join(lines)
 
 
-OF_THE_REFERENCE = keeping_base_path("applyProviderBasePath")
+OF_THE_REFERENCE = keeping_base_path("c.rebase($HEADERS)")

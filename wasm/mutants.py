@@ -71,50 +71,54 @@ def _writing(rule_id: str, provider: str) -> tuple[Rule, ...]:
     )
 
 
-_HELPER_CALLED: Match = call(f"$C.{HELPER}($CTX, $PROVIDER, $API, $HEADERS, $BODY)")
+# Both change one expression alone, so that they fit whatever statements are around it.
 _KLING_ALONE = Rule(
     id="kling-in-retry",
     says="A retry is of its own API for Kling alone.",
     file=RETRY,
     where={
         "rule": {
-            "kind": "short_var_declaration",
-            "pattern": "$CALL",
-            "has": {"stopBy": "end", "all": [_HELPER_CALLED]},
-            "all": [inside(method(RETRY_CALLER))],
+            "all": [
+                call(f"$C.{HELPER}($CTX, $PROVIDER, $API, $HEADERS, $BODY)"),
+                inside(method(RETRY_CALLER)),
+            ],
         },
     },
     rewrite={
-        "CALL": "if $PROVIDER.GetProviderType() != providerTypeKling {\n"
-        f"\t$API = {CHAT}\n}}\n$CALL",
+        "API": "func() ApiName {\n"
+        '\tif $PROVIDER.GetProviderType() == "kling" {\n\t\treturn $API\n\t}\n'
+        f"\treturn {CHAT}\n}}()",
     },
     places=1,
 )
+_BODY_AND_HEADERS: Match = {
+    "has": {
+        "stopBy": "end",
+        "all": [call("$OTHER.TransformRequestBodyHeaders($_, $_, $_, $HEADERS)")],
+    },
+}
 _SWAPPED = Rule(
     id="swap-dispatch",
     says="The dispatch asks for the transform of body and headers first.",
     file=FAILOVER,
     where={
         "rule": {
-            "kind": "if_statement",
             "all": [
-                inside(method(HELPER)),
-                {"has": {"field": "initializer", "pattern": "$FIRST"}},
-                {"has": {"field": "consequence", "pattern": "$THEN"}},
-                {
-                    "has": {
-                        "field": "alternative",
-                        "kind": "if_statement",
-                        "all": [
-                            {"has": {"field": "initializer", "pattern": "$SECOND"}},
-                            {"has": {"field": "consequence", "pattern": "$ELSE"}},
-                        ],
-                    },
-                },
+                call("$FIRST.TransformRequestBody($CTX, $API, $BODY)"),
+                {"pattern": "$CALL"},
+                inside(method(HELPER, _BODY_AND_HEADERS)),
             ],
         },
     },
-    rewrite={"FIRST": "$SECOND", "THEN": "$ELSE", "SECOND": "$FIRST", "ELSE": "$THEN"},
+    rewrite={
+        "CALL": "func() ([]byte, error) {\n"
+        "\tif second, ok := any($FIRST).(interface {\n"
+        "\t\tTransformRequestBodyHeaders(wrapper.HttpContext, ApiName, []byte, http.Header) "
+        "([]byte, error)\n"
+        "\t}); ok {\n"
+        "\t\treturn second.TransformRequestBodyHeaders($CTX, $API, $BODY, $HEADERS)\n\t}\n"
+        "\treturn $CALL\n}()",
+    },
     places=1,
 )
 

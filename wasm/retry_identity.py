@@ -43,18 +43,26 @@ CHAT = "ApiNameChatCompletion"
 ARGUMENT = "apiName"
 """The type, the constant that the defect passes, and what the fix calls the helper's argument."""
 
-HELPER_SIGNATURE = (
-    f"func ($C *ProviderConfig) {HELPER}"
-    "($CTX wrapper.HttpContext, $PROVIDER Provider, $HEADERS [][2]string, $BODY []byte)"
-    " (http.Header, []byte, error)"
-)
-HELPER_DECLARATION: Match = {
-    "pattern": {
-        "context": f"package p\n{HELPER_SIGNATURE} {{ $$$ }}",
-        "selector": "method_declaration",
-        "strictness": "relaxed",
+HELPER_RECEIVER = "*ProviderConfig"
+HELPER_TAKES = ("wrapper.HttpContext", "Provider", "[][2]string", "[]byte")
+HELPER_RETURNS = ("http.Header", "[]byte", "error")
+"""The helper's types before the fix. Its names are its own, and so is the order of its statements."""
+
+HELPER_DECLARATION = method(
+    HELPER,
+    {
+        "has": {
+            "field": "parameters",
+            "has": {
+                "kind": "parameter_declaration",
+                "all": [
+                    {"has": {"field": "type", "regex": "^Provider$"}},
+                    {"pattern": "$PROVIDER"},
+                ],
+            },
+        },
     },
-}
+)
 HELPER_CALL = call(f"$C.{HELPER}($CTX, $PROVIDER, $HEADERS, $BODY)")
 TAKES_API: Match = {
     "has": {
@@ -112,7 +120,7 @@ RULES = (
         says="The helper takes the API name as an argument, after the active provider.",
         file=FAILOVER,
         where={"rule": HELPER_DECLARATION},
-        rewrite={"HEADERS": f"{ARGUMENT} {API_NAME}, $HEADERS"},
+        rewrite={"PROVIDER": f"$PROVIDER, {ARGUMENT} {API_NAME}"},
         places=1,
     ),
     *FORWARDING,
@@ -193,12 +201,13 @@ def _check_signature(failover: GoFile, helper: SgNode) -> None:
             f"{API_NAME}",
             advice="use --baseline-ref and --fixed-ref to compare two commits",
         )
-    if not helper.matches(**HELPER_DECLARATION):
+    declared = [_types(helper.field(field)) for field in ("receiver", "parameters", "result")]
+    if declared != [[HELPER_RECEIVER], [*HELPER_TAKES], [*HELPER_RETURNS]]:
         body = helper.field("body")
         found = helper.text().removesuffix(body.text() if body else "")
-        expected = re.sub(r"\$\w+ ", "", HELPER_SIGNATURE)
         raise MisfitError(
-            f"{failover.at(helper)} declares {found.strip()}, expected {expected}",
+            f"{failover.at(helper)} declares {found.strip()}, expected func ({HELPER_RECEIVER}) "
+            f"{HELPER}({', '.join(HELPER_TAKES)}) ({', '.join(HELPER_RETURNS)})",
             advice=DIFFERS,
         )
 
@@ -355,6 +364,17 @@ def _parameters(declaration: SgNode) -> list[SgNode]:
     """The parameters of a method."""
     parameters = declaration.field("parameters")
     return parameters.named_children() if parameters else []
+
+
+def _types(declared: SgNode | None) -> list[str]:
+    """The types of a list of parameters or results, one for each name."""
+    types = []
+    for each in declared.named_children() if declared else []:
+        of_type = each.field("type")
+        if of_type is not None:
+            variadic = "..." * (each.kind() == "variadic_parameter_declaration")
+            types += [variadic + of_type.text()] * max(1, len(each.field_children("name")))
+    return types
 
 
 def _is_api_name(parameter: SgNode) -> bool:

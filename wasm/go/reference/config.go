@@ -10,26 +10,28 @@ import (
 	"reference.example/ai-proxy/provider"
 )
 
-type PluginConfig struct {
-	activeProviderConfig *provider.ProviderConfig
-	activeProvider       provider.Provider
+// plugin is what a configuration makes: a provider, and the settings it was made from.
+type plugin struct {
+	settings *provider.ProviderConfig
+	active   provider.Provider
 }
 
-func parseConfig(json gjson.Result, config *PluginConfig) error {
-	providerJson, err := findActiveProvider(json)
+func configure(json gjson.Result, made *plugin) error {
+	chosen, err := findActiveProvider(json)
 	if err != nil {
 		return err
 	}
-	active := &provider.ProviderConfig{}
-	active.FromJson(providerJson)
-	if err := active.Validate(); err != nil {
+	settings := new(provider.ProviderConfig)
+	settings.FromJson(chosen)
+	if err = settings.Validate(); err != nil {
 		return err
 	}
-	config.activeProviderConfig = active
-	if config.activeProvider, err = provider.CreateProvider(*active); err != nil {
+	active, err := provider.CreateProvider(*settings)
+	if err != nil {
 		return err
 	}
-	return active.SetApiTokensFailover(config.activeProvider)
+	*made = plugin{settings, active}
+	return settings.SetApiTokensFailover(active)
 }
 
 func findActiveProvider(json gjson.Result) (gjson.Result, error) {

@@ -27,91 +27,72 @@ func main() {}
 
 // In init, since a module built with -buildmode=c-shared never runs main.
 func init() {
-	wrapper.SetCtx(
-		"ai-proxy",
-		wrapper.ParseConfig(parseConfig),
-		wrapper.ProcessRequestHeaders(onHttpRequestHeaders),
-		wrapper.ProcessRequestBody(onHttpRequestBody),
-		wrapper.ProcessResponseHeaders(onHttpResponseHeaders),
-		wrapper.ProcessResponseBody(onHttpResponseBody),
-	)
+	wrapper.SetCtx("ai-proxy", wrapper.ParseConfig(configure),
+		wrapper.ProcessRequestHeaders(onHttpRequestHeaders), wrapper.ProcessRequestBody(onHttpRequestBody),
+		wrapper.ProcessResponseHeaders(answerHeaders), wrapper.ProcessResponseBody(answerBody))
 }
 
-func onHttpRequestHeaders(ctx wrapper.HttpContext, config PluginConfig) types.Action {
+func onHttpRequestHeaders(ctx wrapper.HttpContext, plugin plugin) types.Action {
 	apiName := resolveApiName(ctx.Path())
 	if apiName == "" {
 		log.Debugf("not a request for a model, left alone: %s", ctx.Path())
 		ctx.DontReadRequestBody()
 		return types.HeaderContinue
 	}
-	ctx.SetContext(provider.CtxKeyApiName, apiName)
-	ctx.SetContext(provider.CtxRequestHost, ctx.Host())
-	ctx.SetContext(provider.CtxRequestPath, ctx.Path())
-	config.activeProviderConfig.SetAvailableApiTokens(ctx)
-	config.activeProviderConfig.SetApiTokenInUse(ctx)
 	ctx.DisableReroute() // the provider's host and path are no reason to choose another route
+	ctx.SetContext(provider.CtxRequestPath, ctx.Path())
+	ctx.SetContext(provider.CtxRequestHost, ctx.Host())
+	ctx.SetContext(provider.CtxKeyApiName, apiName)
+	plugin.settings.SetAvailableApiTokens(ctx)
+	plugin.settings.SetApiTokenInUse(ctx)
 
-	if handler, ok := config.activeProvider.(provider.RequestHeadersHandler); ok {
-		if err := handler.OnRequestHeaders(ctx, apiName); err != nil {
-			return refuse(ctx, statusOf(err), err)
-		}
+	if err := plugin.settings.Address(ctx, plugin.active, apiName); err != nil {
+		return refuse(ctx, statusOf(err), err)
 	}
-	if !ctx.HasRequestBody() {
-		return types.HeaderContinue
-	}
-	return types.HeaderStopIteration // the body may still change the headers
-}
-
-func onHttpRequestBody(ctx wrapper.HttpContext, config PluginConfig, body []byte) types.Action {
-	handler, ok := config.activeProvider.(provider.RequestBodyHandler)
-	if !ok {
-		return types.ActionContinue
-	}
-	action, err := handler.OnRequestBody(ctx, apiNameOf(ctx), body)
-	if err != nil {
-		return refuse(ctx, http.StatusBadRequest, err)
-	}
-	return action
-}
-
-func onHttpResponseHeaders(ctx wrapper.HttpContext, config PluginConfig) types.Action {
-	apiName, active := apiNameOf(ctx), config.activeProviderConfig
-	if apiName == "" || provider.RetryStarted(ctx) {
-		ctx.DontReadResponseBody()
-		return types.HeaderContinue
-	}
-	token := active.GetApiTokenInUse(ctx)
-	status, _ := proxywasm.GetHttpResponseHeader(":status")
-	if status != "200" {
-		ctx.DontReadResponseBody()
-		return active.OnRequestFailed(config.activeProvider, ctx, token, active.GetAvailableApiToken(ctx), status)
-	}
-	active.OnRequestSucceeded(token)
-
-	if !wantsResponseBody(config.activeProvider) {
-		ctx.DontReadResponseBody()
-	}
-	if err := provider.TransformLiveResponseHeaders(config.activeProvider, ctx, apiName); err != nil {
-		log.Errorf("response headers left as they are: %v", err)
+	if ctx.HasRequestBody() {
+		return types.HeaderStopIteration // the body may still change the headers
 	}
 	return types.HeaderContinue
 }
 
-// wantsResponseBody is not said of a stream of events, which cannot wait until it is whole.
-func wantsResponseBody(active provider.Provider) bool {
-	_, transforms := active.(provider.TransformResponseBodyHandler)
-	contentType, _ := proxywasm.GetHttpResponseHeader("content-type")
-	return transforms && !strings.HasPrefix(contentType, "text/event-stream")
+func onHttpRequestBody(ctx wrapper.HttpContext, plugin plugin, body []byte) types.Action {
+	if err := plugin.settings.Fill(ctx, plugin.active, apiNameOf(ctx), body); err != nil {
+		return refuse(ctx, http.StatusBadRequest, err)
+	}
+	return types.ActionContinue
 }
 
-func onHttpResponseBody(ctx wrapper.HttpContext, config PluginConfig, body []byte) types.Action {
-	handler, ok := config.activeProvider.(provider.TransformResponseBodyHandler)
-	if !ok {
-		return types.ActionContinue
+func answerHeaders(ctx wrapper.HttpContext, plugin plugin) types.Action {
+	status, _ := proxywasm.GetHttpResponseHeader(":status")
+	ours := apiNameOf(ctx) != "" && !provider.WasRetried(ctx)
+	good := ours && status == "200"
+	if !good || !provider.TranslatesAnswer(plugin.active) || isStream() {
+		ctx.DontReadResponseBody()
+	} else if err := proxywasm.RemoveHttpResponseHeader("content-length"); err != nil {
+		log.Errorf("the length of another body stays: %v", err)
 	}
-	transformed, err := handler.TransformResponseBody(ctx, apiNameOf(ctx), body)
+
+	token := plugin.settings.GetApiTokenInUse(ctx)
+	switch {
+	case good:
+		plugin.settings.NoteSuccess(token)
+	case ours:
+		usable := plugin.settings.GetAvailableApiToken(ctx)
+		return plugin.settings.OnRequestFailed(plugin.active, ctx, token, usable, status)
+	}
+	return types.HeaderContinue
+}
+
+// isStream says whether the response is a stream of events, which cannot wait until it is whole.
+func isStream() bool {
+	contentType, _ := proxywasm.GetHttpResponseHeader("content-type")
+	return strings.HasPrefix(contentType, "text/event-stream")
+}
+
+func answerBody(ctx wrapper.HttpContext, plugin plugin, body []byte) types.Action {
+	translated, err := provider.TranslateAnswer(ctx, plugin.active, apiNameOf(ctx), body)
 	if err == nil {
-		err = proxywasm.ReplaceHttpResponseBody(transformed)
+		err = proxywasm.ReplaceHttpResponseBody(translated)
 	}
 	if err != nil {
 		log.Warnf("response body left as it is: %v", err)
@@ -120,14 +101,14 @@ func onHttpResponseBody(ctx wrapper.HttpContext, config PluginConfig, body []byt
 }
 
 // resolveApiName returns "" for a path that is no model's.
-func resolveApiName(path string) provider.ApiName {
+func resolveApiName(path string) (apiName provider.ApiName) {
 	path, _, _ = strings.Cut(path, "?")
-	for suffix, apiName := range apiPaths {
+	for suffix, found := range apiPaths {
 		if strings.HasSuffix(path, suffix) {
-			return apiName
+			apiName = found
 		}
 	}
-	return ""
+	return apiName
 }
 
 func apiNameOf(ctx wrapper.HttpContext) provider.ApiName {

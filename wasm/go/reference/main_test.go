@@ -118,7 +118,7 @@ func testConfiguration(t *testing.T) {
 		why          string
 	}{
 		{"list", providers + `"one"}`, types.OnPluginStartStatusOK, ""},
-		{"list, bad provider", providers + `"two"}`, types.OnPluginStartStatusFailed, `unknown provider type: \"nobody\"`},
+		{"list, bad provider", providers + `"two"}`, types.OnPluginStartStatusFailed, `no provider of type \"nobody\"`},
 		{"list, unknown id", providers + `"three"}`, types.OnPluginStartStatusFailed, `no provider has the id`},
 		{"list, no id", providers + `""}`, types.OnPluginStartStatusFailed, "needs an activeProviderId"},
 		{"no provider", `{"x":1}`, types.OnPluginStartStatusFailed, "needs a provider"},
@@ -278,7 +278,7 @@ func testChatRetry(t *testing.T) {
 	host.CallOnHttpCall([][2]string{{":status", "200"}}, []byte(`{"id":"7"}`))
 	require.Equal(t, `{"id":"7"}`, string(host.GetLocalResponse().Data))
 
-	for _, want := range []string{"retry started", "sent retry 1/1", "retry succeeded"} {
+	for _, want := range []string{"retry 1 of at most 1 is out", "got status 200"} {
 		require.Contains(t, ourInfoLogs(host), want)
 	}
 	require.NotContains(t, ourInfoLogs(host), "key-", "no token in a log line")
@@ -318,7 +318,7 @@ func testRetriesRunOut(t *testing.T) {
 			require.Len(t, used, c.want, "each attempt with a token of its own")
 			require.Nil(t, host.GetLocalResponse())
 			require.Equal(t, types.ActionContinue, host.GetHttpStreamAction(), "the first response goes on")
-			require.Contains(t, ourInfoLogs(host), "retry still failed with status 500")
+			require.Contains(t, ourInfoLogs(host), "got status 500")
 		})
 	}
 }
@@ -360,10 +360,10 @@ func testHealthCheck(t *testing.T) {
 	require.Equal(t, "/v1/chat/completions", headers[":path"], "a probe is Chat Completions, whatever has failed")
 	require.Equal(t, "api.openai.com", headers[":authority"])
 	require.Equal(t, bad, headers["authorization"])
-	require.JSONEq(t, `{"model":"up-m","messages":[{"role":"user","content":"who are you?"}]}`, string(probe.Body))
+	require.JSONEq(t, `{"model":"up-m","messages":[{"role":"user","content":"Are you there?"}]}`, string(probe.Body))
 
 	host.CallOnHttpCallResponse(probe.CalloutID, [][2]string{{":status", "503"}}, nil, nil)
-	require.NotContains(t, ourInfoLogs(host), "available again")
+	require.NotContains(t, ourInfoLogs(host), "back in use")
 	host.CallOnHttpCallResponse(tick().CalloutID, [][2]string{{":status", "200"}}, nil, nil)
-	require.Contains(t, ourInfoLogs(host), "is available again")
+	require.Contains(t, ourInfoLogs(host), "is back in use")
 }

@@ -4,46 +4,21 @@ package provider
 
 import (
 	"errors"
-	"net/http"
 
-	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm/types"
 	"github.com/higress-group/wasm-go/pkg/wrapper"
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 )
 
-const (
-	providerTypeCohere = "cohere"
-
-	cohereDomain = "api.cohere.com"
-)
-
-var cohereCapabilities = map[ApiName]string{
-	ApiNameChatCompletion: "/v2/chat",
-	ApiNameEmbeddings:     "/v2/embed",
+var cohereDialect = dialect{
+	domain: "api.cohere.com",
+	paths:  map[ApiName]string{ApiNameChatCompletion: "/v2/chat", ApiNameEmbeddings: "/v2/embed"},
+	build:  func(p common) Provider { return cohereProvider{p} },
 }
 
-type cohereProvider struct {
-	config ProviderConfig
-}
+type cohereProvider struct{ common }
 
-func (p *cohereProvider) GetProviderType() string {
-	return providerTypeCohere
-}
-
-func (p *cohereProvider) OnRequestHeaders(ctx wrapper.HttpContext, apiName ApiName) error {
-	return p.config.handleRequestHeaders(p, ctx, apiName)
-}
-
-func (p *cohereProvider) OnRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) (types.Action, error) {
-	return p.config.handleRequestBody(p, ctx, apiName, body)
-}
-
-func (p *cohereProvider) TransformRequestHeaders(ctx wrapper.HttpContext, apiName ApiName, headers http.Header) {
-	p.config.setCommonHeaders(ctx, apiName, headers, cohereDomain)
-}
-
-func (p *cohereProvider) TransformRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
+func (p cohereProvider) TransformRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
 	body, err := p.config.defaultTransformRequestBody(ctx, apiName, body)
 	if err != nil {
 		return nil, err
@@ -93,12 +68,7 @@ func cohereEmbedRequest(body []byte) ([]byte, error) {
 	})
 }
 
-// TransformResponseHeaders drops the length, since the body is another.
-func (p *cohereProvider) TransformResponseHeaders(_ wrapper.HttpContext, _ ApiName, headers http.Header) {
-	headers.Del("Content-Length")
-}
-
-func (p *cohereProvider) TransformResponseBody(_ wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
+func (p cohereProvider) translateAnswer(_ wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
 	if err := requireJsonObject(apiName, body); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -10,93 +11,78 @@ import (
 	"github.com/higress-group/wasm-go/pkg/log"
 	"github.com/higress-group/wasm-go/pkg/wrapper"
 	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
 )
 
 type failover struct {
-	enabled             bool
-	failureThreshold    int64
-	successThreshold    int64
-	healthCheckInterval int64 // milliseconds
-	healthCheckTimeout  int64 // milliseconds
-	healthCheckModel    string
-	failoverOnStatus    []string // regular expressions for a whole status
-
-	// Keys under which a request keeps its tokens in its context.
-	ctxApiTokenInUse      string
-	ctxAvailableApiTokens string
+	enabled    bool
+	setAsideAt int64 // failures in a row (failureThreshold)
+	backAt     int64 // healthy probes in a row (successThreshold)
+	every      int64 // milliseconds (healthCheckInterval)
+	patience   int64 // milliseconds (healthCheckTimeout)
+	model      string
+	on         statuses
 }
 
-func (f *failover) FromJson(json gjson.Result) {
-	f.enabled = json.Get("enabled").Bool()
-	f.failureThreshold = intOr(json.Get("failureThreshold"), 3)
-	f.successThreshold = intOr(json.Get("successThreshold"), 1)
-	f.healthCheckInterval = intOr(json.Get("healthCheckInterval"), 5_000)
-	f.healthCheckTimeout = intOr(json.Get("healthCheckTimeout"), 5_000)
-	f.healthCheckModel = json.Get("healthCheckModel").String()
-	f.failoverOnStatus = statusesOr(json.Get("failoverOnStatus"), "4.*", "5.*")
-	f.setKeys()
+func defaultFailover() failover {
+	return failover{setAsideAt: 3, backAt: 1, every: 5_000, patience: 5_000, on: anyFailure()}
 }
 
-func (f *failover) setKeys() {
-	f.ctxApiTokenInUse = "apiTokenInUse"
-	f.ctxAvailableApiTokens = "availableApiTokens"
-}
-
-func (f *failover) Validate() error {
-	if f == nil {
-		return nil
+func (f *failover) read(written gjson.Result) {
+	numbers := map[string]*int64{
+		"healthCheckInterval": &f.every, "healthCheckTimeout": &f.patience,
+		"failureThreshold": &f.setAsideAt, "successThreshold": &f.backAt,
 	}
-	for _, n := range []int64{f.failureThreshold, f.successThreshold, f.healthCheckInterval, f.healthCheckTimeout} {
-		if n < 1 {
-			return errors.New("failover: thresholds, interval and timeout must be numbers of at least 1")
+	for key, value := range written.Map() {
+		switch {
+		case numbers[key] != nil:
+			*numbers[key] = number(value)
+		case key == "enabled":
+			f.enabled = value.Bool()
+		case key == "healthCheckModel":
+			f.model = value.String()
+		case key == "failoverOnStatus":
+			f.on = texts(value)
 		}
 	}
-	if f.enabled && f.healthCheckModel == "" {
+}
+
+func (f *failover) problem() error {
+	if min(f.setAsideAt, f.backAt, f.every, f.patience) < 1 {
+		return errors.New("failover: thresholds, interval and timeout must be numbers of at least 1")
+	}
+	if f.enabled && f.model == "" {
 		return errors.New("failover.healthCheckModel is needed when failover is enabled")
 	}
-	return validateStatuses("failover.failoverOnStatus", f.failoverOnStatus)
-}
-
-func (c *ProviderConfig) isFailoverEnabled() bool {
-	return c.failover != nil && c.failover.enabled
-}
-
-// failoverKeys holds for a configuration that was not parsed, too: every request has a token, with failover or without.
-func (c *ProviderConfig) failoverKeys() *failover {
-	if c.failover == nil {
-		c.failover = &failover{}
-	}
-	if c.failover.ctxApiTokenInUse == "" {
-		c.failover.setKeys()
-	}
-	return c.failover
+	return f.on.problem("failover.failoverOnStatus")
 }
 
 // SetApiTokensFailover starts the timer that probes the tokens set aside. Every VM has such a timer; the one that holds the
 // lease probes.
-func (c *ProviderConfig) SetApiTokensFailover(activeProvider Provider) error {
-	if !c.isFailoverEnabled() {
+func (c *ProviderConfig) SetApiTokensFailover(active Provider) error {
+	if !c.failover.enabled {
 		return nil
 	}
-	owner := newLeaseOwner()
-	wrapper.RegisterTickFunc(c.failover.healthCheckInterval, func() {
-		if !c.holdHealthCheckLease(owner) {
+	probe, err := json.Marshal(map[string]any{
+		"model":    c.failover.model,
+		"messages": []map[string]string{{"role": "user", "content": "Are you there?"}},
+	})
+	if err != nil {
+		return err
+	}
+	self := newLeaseOwner()
+	wrapper.RegisterTickFunc(c.failover.every, func() {
+		if !c.holdHealthCheckLease(self) {
 			return
 		}
-		payload, err := c.healthCheckPayload()
-		if err != nil {
-			log.Errorf("cannot make a health check: %v", err)
-			return
-		}
-		for token, endpoint := range c.unavailableApiTokens() {
-			ctx := c.createHttpContext(token, endpoint)
-			headers, body, err := c.transformRequestHeadersAndBody(ctx, activeProvider, endpoint.requestHeaders(), payload)
-			if err != nil {
-				log.Errorf("cannot make a health check: %v", err)
-				continue
+		for token, place := range c.setAside() {
+			ctx := probeContext(token, place)
+			headers, body, err := c.transformRequestHeadersAndBody(ctx, active, receivedHeaders(place.Host, place.Path), probe)
+			if err == nil {
+				err = c.sendProbe(token, place.Cluster, headers, body)
 			}
-			c.sendHealthCheck(token, endpoint, headers, body)
+			if err != nil {
+				log.Errorf("token %s was not probed: %v", c.tokenLabel(token), err)
+			}
 		}
 	})
 	return nil
@@ -107,59 +93,51 @@ func (c *ProviderConfig) SetApiTokensFailover(activeProvider Provider) error {
 // Higress #4396: it takes every request for Chat Completions, so the retry of any other API goes out with the wrong path and
 // payload. This tree carries the defect deliberately, to have something to prove a fix on; sendRetryRequest knows the API and
 // cannot say it here. For the generated health check, which is a Chat Completions request, the constant is right.
-func (c *ProviderConfig) transformRequestHeadersAndBody(ctx wrapper.HttpContext, activeProvider Provider, headers [][2]string, body []byte) (http.Header, []byte, error) {
-	modified := headersFromPairs(headers)
-	if handler, ok := activeProvider.(TransformRequestHeadersHandler); ok {
-		handler.TransformRequestHeaders(ctx, ApiNameChatCompletion, modified)
+//
+// As in ai-proxy, the base path goes before the path once, and a transform that sets the path later loses it.
+func (c *ProviderConfig) transformRequestHeadersAndBody(
+	ctx wrapper.HttpContext, active Provider, received [][2]string, payload []byte,
+) (rebuilt http.Header, filled []byte, err error) {
+	rebuilt = headersFromPairs(received)
+	if provider, does := active.(withHeaders); does {
+		provider.TransformRequestHeaders(ctx, ApiNameChatCompletion, rebuilt)
 	}
-	if c.providerBasePath != "" {
-		modified.Set(":path", c.applyProviderBasePath(modified.Get(":path")))
-	}
+	c.rebase(rebuilt)
 
-	var err error
-	if handler, ok := activeProvider.(TransformRequestBodyHandler); ok {
-		body, err = handler.TransformRequestBody(ctx, ApiNameChatCompletion, body)
-	} else if handler, ok := activeProvider.(TransformRequestBodyHeadersHandler); ok {
-		body, err = handler.TransformRequestBodyHeaders(ctx, ApiNameChatCompletion, body, modified)
-	} else {
-		body, err = c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, body)
+	switch provider := active.(type) {
+	case withBody:
+		filled, err = provider.TransformRequestBody(ctx, ApiNameChatCompletion, payload)
+	case withBodyAndHeaders:
+		filled, err = provider.TransformRequestBodyHeaders(ctx, ApiNameChatCompletion, payload, rebuilt)
+	default:
+		filled, err = c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, payload)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return modified, body, nil
+	return rebuilt, filled, err
 }
 
-func (c *ProviderConfig) healthCheckPayload() ([]byte, error) {
-	return sjson.SetBytes([]byte(`{"messages":[{"role":"user","content":"who are you?"}]}`), "model", c.failover.healthCheckModel)
-}
-
-// createHttpContext makes a context for a request that no client sent. It names no API: a health check chooses its own.
-func (c *ProviderConfig) createHttpContext(token string, endpoint healthCheckEndpoint) wrapper.HttpContext {
+// probeContext is that of a request which no client sent. It names no API: a health check chooses its own.
+func probeContext(token string, place failedAt) wrapper.HttpContext {
 	// Not NewCommonVmCtx: that would replace the logger of the whole VM.
-	vm := wrapper.NewCommonVmCtxWithOptions[struct{}]("ai-proxy")
-	ctx := vm.NewPluginContext(0).NewHttpContext(0).(wrapper.HttpContext)
-	ctx.SetContext(c.failoverKeys().ctxApiTokenInUse, token)
-	ctx.SetContext(CtxRequestHost, endpoint.Host)
-	ctx.SetContext(CtxRequestPath, endpoint.Path)
+	plugin := wrapper.NewCommonVmCtxWithOptions[struct{}]("ai-proxy").NewPluginContext(0)
+	ctx := plugin.NewHttpContext(0).(wrapper.HttpContext)
+	for key, value := range map[string]string{usedToken: token, CtxRequestPath: place.Path, CtxRequestHost: place.Host} {
+		ctx.SetContext(key, value)
+	}
 	return ctx
 }
 
-func (c *ProviderConfig) sendHealthCheck(token string, endpoint healthCheckEndpoint, headers http.Header, body []byte) {
-	client := wrapper.NewClusterClient(wrapper.TargetCluster{Host: headers.Get(":authority"), Cluster: endpoint.Cluster})
-	callback := func(status int, _ http.Header, _ []byte) {
-		log.Infof("health check of token %s: status %d", c.tokenLabel(token), status)
-		c.recordHealthCheck(token, status == http.StatusOK)
+func (c *ProviderConfig) sendProbe(token, cluster string, headers http.Header, body []byte) error {
+	to := wrapper.NewClusterClient(wrapper.TargetCluster{Cluster: cluster, Host: headers.Get(":authority")})
+	answered := func(status int, _ http.Header, _ []byte) {
+		log.Infof("token %s was probed: status %d", c.tokenLabel(token), status)
+		c.noteProbe(token, status == http.StatusOK)
 	}
-	err := client.Post(generateUrl(headers), pairsFromHeaders(headers), body, callback, uint32(c.failover.healthCheckTimeout))
-	if err != nil {
-		log.Errorf("cannot send the health check of token %s: %v", c.tokenLabel(token), err)
-	}
+	return to.Post(generateUrl(headers), pairsFromHeaders(headers), body, answered, uint32(c.failover.patience))
 }
 
-// recordApiTokenFailure counts a failure, and at the threshold sets the token aside with the place where it failed last.
-func (c *ProviderConfig) recordApiTokenFailure(ctx wrapper.HttpContext, token, status string) {
-	if !c.isFailoverEnabled() || !matchStatus(status, c.failover.failoverOnStatus) {
+// noteFailure counts a failure, and sets the token aside when there are too many of them, with the place of the last one.
+func (c *ProviderConfig) noteFailure(ctx wrapper.HttpContext, token, status string) {
+	if !c.failover.enabled || !c.failover.on.match(status) {
 		return
 	}
 	cluster, err := proxywasm.GetProperty([]string{"cluster_name"})
@@ -170,27 +148,27 @@ func (c *ProviderConfig) recordApiTokenFailure(ctx wrapper.HttpContext, token, s
 	c.updateTokenStates(func(states tokenStates) bool {
 		state := states.of(token)
 		state.Failures++
-		if !state.Unavailable && state.Failures >= c.failover.failureThreshold {
-			state.Unavailable = true
-			state.Endpoint = healthCheckEndpoint{
+		if state.Place == nil && state.Failures >= c.failover.setAsideAt {
+			state.Place = &failedAt{
+				Cluster: string(cluster),
 				Host:    ctx.GetStringContext(CtxRequestHost, ""),
 				Path:    withoutQuery(ctx.GetStringContext(CtxRequestPath, "")),
-				Cluster: string(cluster),
 			}
-			log.Infof("token %s is unavailable after %d failures", c.tokenLabel(token), state.Failures)
+			log.Infof("token %s is set aside after %d failures", c.tokenLabel(token), state.Failures)
 		}
 		return true
 	})
 }
 
-// resetApiTokenFailures leaves a token that is set aside to the health check: the success may have been under way already.
-func (c *ProviderConfig) resetApiTokenFailures(token string) {
-	if !c.isFailoverEnabled() {
+// NoteSuccess ends a token's run of failures. It leaves a token that is set aside to the probes: the success may have been
+// under way already.
+func (c *ProviderConfig) NoteSuccess(token string) {
+	if !c.failover.enabled {
 		return
 	}
 	c.updateTokenStates(func(states tokenStates) bool {
-		state, known := states[token]
-		if !known || state.Unavailable {
+		state, failing := states[token]
+		if !failing || state.Place != nil {
 			return false
 		}
 		delete(states, token)
@@ -198,20 +176,20 @@ func (c *ProviderConfig) resetApiTokenFailures(token string) {
 	})
 }
 
-func (c *ProviderConfig) recordHealthCheck(token string, healthy bool) {
+// noteProbe brings a token back after enough healthy probes in a row.
+func (c *ProviderConfig) noteProbe(token string, healthy bool) {
 	c.updateTokenStates(func(states tokenStates) bool {
-		state, known := states[token]
-		if !known || !state.Unavailable {
+		state, failing := states[token]
+		switch {
+		case !failing || state.Place == nil:
 			return false
-		}
-		if !healthy {
+		case !healthy:
 			state.Successes = 0
-			return true
-		}
-		state.Successes++
-		if state.Successes >= c.failover.successThreshold {
+		case state.Successes+1 < c.failover.backAt:
+			state.Successes++
+		default:
 			delete(states, token)
-			log.Infof("token %s is available again", c.tokenLabel(token))
+			log.Infof("token %s is back in use", c.tokenLabel(token))
 		}
 		return true
 	})

@@ -3,79 +3,70 @@
 package provider
 
 import (
-	"fmt"
+	"bytes"
+	"net/http"
 
 	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm"
-	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm/types"
 	"github.com/higress-group/wasm-go/pkg/wrapper"
 	"github.com/tidwall/gjson"
 )
 
-// handleRequestHeaders makes the headers of the first attempt.
-func (c *ProviderConfig) handleRequestHeaders(provider Provider, ctx wrapper.HttpContext, apiName ApiName) error {
-	if _, supported := c.capabilities[string(apiName)]; !supported {
+// wantsStream is the key of whether a request asks for a stream of events.
+const wantsStream = "wants a stream"
+
+// Address makes the headers of the first attempt.
+func (c *ProviderConfig) Address(ctx wrapper.HttpContext, active Provider, apiName ApiName) error {
+	if _, has := dialects[c.kind].paths[apiName]; !has {
 		return ErrUnsupportedApiName
 	}
-	pairs, err := proxywasm.GetHttpRequestHeaders()
-	if err != nil {
-		return fmt.Errorf("cannot read the request headers: %w", err)
-	}
-	headers := headersFromPairs(pairs)
-	if handler, ok := provider.(TransformRequestHeadersHandler); ok {
-		handler.TransformRequestHeaders(ctx, apiName, headers)
-	}
-	headers.Set(":path", c.applyProviderBasePath(headers.Get(":path")))
-	headers.Del("Content-Length")  // the body will change
-	headers.Del("Accept-Encoding") // a compressed response could not be transformed
-	return proxywasm.ReplaceHttpRequestHeaders(pairsFromHeaders(headers))
-}
-
-// handleRequestBody keeps the client's body for retries and makes the body of the first attempt.
-func (c *ProviderConfig) handleRequestBody(provider Provider, ctx wrapper.HttpContext, apiName ApiName, body []byte) (types.Action, error) {
-	ctx.SetContext(CtxRequestBody, append([]byte(nil), body...))
-	ctx.SetContext(ctxStreaming, gjson.GetBytes(body, "stream").Bool())
-
-	transformed, err := c.transformFirstBody(provider, ctx, apiName, body)
-	if err != nil {
-		return types.ActionContinue, err
-	}
-	return types.ActionContinue, proxywasm.ReplaceHttpRequestBody(transformed)
-}
-
-// transformFirstBody dispatches as transformRequestHeadersAndBody does for retries, on the live headers of the request.
-func (c *ProviderConfig) transformFirstBody(provider Provider, ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
-	if handler, ok := provider.(TransformRequestBodyHandler); ok {
-		return handler.TransformRequestBody(ctx, apiName, body)
-	}
-	handler, ok := provider.(TransformRequestBodyHeadersHandler)
-	if !ok {
-		return c.defaultTransformRequestBody(ctx, apiName, body)
-	}
-	pairs, err := proxywasm.GetHttpRequestHeaders()
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the request headers: %w", err)
-	}
-	headers := headersFromPairs(pairs)
-	transformed, err := handler.TransformRequestBodyHeaders(ctx, apiName, body, headers)
-	if err != nil {
-		return nil, err
-	}
-	// The transform may have set the path, so the base path has to be put before it again.
-	headers.Set(":path", c.applyProviderBasePath(headers.Get(":path")))
-	return transformed, proxywasm.ReplaceHttpRequestHeaders(pairsFromHeaders(headers))
-}
-
-// TransformLiveResponseHeaders changes the headers of the response that is under way.
-func TransformLiveResponseHeaders(provider Provider, ctx wrapper.HttpContext, apiName ApiName) error {
-	handler, ok := provider.(TransformResponseHeadersHandler)
-	if !ok {
+	return editRequestHeaders(func(headers http.Header) error {
+		if provider, does := active.(withHeaders); does {
+			provider.TransformRequestHeaders(ctx, apiName, headers)
+		}
+		c.rebase(headers)
+		headers.Del("Content-Length")  // the body will change
+		headers.Del("Accept-Encoding") // a compressed response could not be transformed
 		return nil
-	}
-	pairs, err := proxywasm.GetHttpResponseHeaders()
+	})
+}
+
+// Fill makes the body of the first attempt, and keeps the client's for retries.
+func (c *ProviderConfig) Fill(ctx wrapper.HttpContext, active Provider, apiName ApiName, received []byte) error {
+	ctx.SetContext(CtxRequestBody, bytes.Clone(received))
+	ctx.SetContext(wantsStream, gjson.GetBytes(received, "stream").Bool())
+	filled, err := c.fill(ctx, active, apiName, received)
 	if err != nil {
-		return fmt.Errorf("cannot read the response headers: %w", err)
+		return err
 	}
-	headers := headersFromPairs(pairs)
-	handler.TransformResponseHeaders(ctx, apiName, headers)
-	return proxywasm.ReplaceHttpResponseHeaders(pairsFromHeaders(headers))
+	return proxywasm.ReplaceHttpRequestBody(filled)
+}
+
+// fill dispatches as transformRequestHeadersAndBody does for retries, on the live headers of the request.
+func (c *ProviderConfig) fill(ctx wrapper.HttpContext, active Provider, apiName ApiName, body []byte) (filled []byte, err error) {
+	switch provider := active.(type) {
+	case withBody:
+		return provider.TransformRequestBody(ctx, apiName, body)
+	case withBodyAndHeaders:
+		err = editRequestHeaders(func(headers http.Header) (failed error) {
+			filled, failed = provider.TransformRequestBodyHeaders(ctx, apiName, body, headers)
+			c.rebase(headers) // again, since the transform may have set the path
+			return failed
+		})
+		return filled, err
+	}
+	return c.defaultTransformRequestBody(ctx, apiName, body)
+}
+
+// TranslatesAnswer says whether a provider's answers have to become the client's.
+func TranslatesAnswer(active Provider) bool {
+	_, does := active.(withAnswer)
+	return does
+}
+
+// TranslateAnswer makes the client's answer; that of a provider which does not translate is the client's already.
+func TranslateAnswer(ctx wrapper.HttpContext, active Provider, apiName ApiName, answer []byte) ([]byte, error) {
+	if provider, does := active.(withAnswer); does {
+		return provider.translateAnswer(ctx, apiName, answer)
+	}
+	return answer, nil
 }

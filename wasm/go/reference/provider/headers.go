@@ -2,13 +2,16 @@
 package provider
 
 import (
+	"fmt"
 	"net/http"
-	"sort"
+	"slices"
 	"strings"
+
+	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm"
 )
 
 func headersFromPairs(pairs [][2]string) http.Header {
-	headers := make(http.Header, len(pairs))
+	headers := http.Header{}
 	for _, pair := range pairs {
 		headers.Add(pair[0], pair[1])
 	}
@@ -23,8 +26,26 @@ func pairsFromHeaders(headers http.Header) [][2]string {
 			pairs = append(pairs, [2]string{strings.ToLower(name), value})
 		}
 	}
-	sort.SliceStable(pairs, func(i, j int) bool { return pairs[i][0] < pairs[j][0] })
+	slices.SortStableFunc(pairs, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
 	return pairs
+}
+
+// editRequestHeaders lets a function change the headers of the request that is under way.
+func editRequestHeaders(edit func(http.Header) error) error {
+	pairs, err := proxywasm.GetHttpRequestHeaders()
+	if err != nil {
+		return fmt.Errorf("cannot read the request headers: %w", err)
+	}
+	headers := headersFromPairs(pairs)
+	if err := edit(headers); err != nil {
+		return err
+	}
+	return proxywasm.ReplaceHttpRequestHeaders(pairsFromHeaders(headers))
+}
+
+// receivedHeaders are those that a request is rebuilt from.
+func receivedHeaders(host, path string) [][2]string {
+	return [][2]string{{":path", path}, {":authority", host}, {"content-type", "application/json"}}
 }
 
 // generateUrl is where a request of our own goes. The scheme is only a form: the cluster decides on TLS.

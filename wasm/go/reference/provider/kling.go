@@ -5,71 +5,42 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm/types"
 	"github.com/higress-group/wasm-go/pkg/wrapper"
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 )
 
-const (
-	providerTypeKling = "kling"
+// klingVideo is a kind of video: its path, and what marks its tasks for the client.
+type klingVideo struct{ path, mark string }
 
-	klingDomain         = "api-singapore.klingai.com"
-	klingTextVideoPath  = "/v1/videos/text2video"
-	klingImageVideoPath = "/v1/videos/image2video"
-
-	klingTextTaskPrefix  = "kling-t2v-"
-	klingImageTaskPrefix = "kling-i2v-"
-
-	ctxKlingTaskPrefix = "klingTaskPrefix"
+var (
+	klingOfText  = klingVideo{"/v1/videos/text2video", "kling-t2v-"}
+	klingOfImage = klingVideo{"/v1/videos/image2video", "kling-i2v-"}
 )
 
-var klingCapabilities = map[ApiName]string{
-	ApiNameVideos: klingTextVideoPath,
+// klingKind is the key of a request's kind of video in its context.
+const klingKind = "kling's kind of video"
+
+var klingDialect = dialect{
+	domain: "api-singapore.klingai.com",
+	paths:  map[ApiName]string{ApiNameVideos: klingOfText.path},
+	build:  func(p common) Provider { return kling{p} },
 }
 
-// klingImageFields make a video an image video when one of them has a value.
-var klingImageFields = []string{"image", "image_url", "images", "image_urls", "image_tail"}
-
-type klingProvider struct {
-	config ProviderConfig
-}
-
-func (p *klingProvider) GetProviderType() string {
-	return providerTypeKling
-}
-
-func (p *klingProvider) OnRequestHeaders(ctx wrapper.HttpContext, apiName ApiName) error {
-	return p.config.handleRequestHeaders(p, ctx, apiName)
-}
-
-func (p *klingProvider) OnRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) (types.Action, error) {
-	return p.config.handleRequestBody(p, ctx, apiName, body)
-}
-
-func (p *klingProvider) TransformRequestHeaders(ctx wrapper.HttpContext, apiName ApiName, headers http.Header) {
-	p.config.setCommonHeaders(ctx, apiName, headers, klingDomain)
-}
+type kling struct{ common }
 
 // TransformRequestBodyHeaders sets the path once more, because only the body tells text from image.
-func (p *klingProvider) TransformRequestBodyHeaders(ctx wrapper.HttpContext, apiName ApiName, body []byte, headers http.Header) ([]byte, error) {
-	if apiName != ApiNameVideos {
+func (p kling) TransformRequestBodyHeaders(ctx wrapper.HttpContext, apiName ApiName, body []byte, headers http.Header) ([]byte, error) {
+	switch err := requireJsonObject(apiName, body); {
+	case err != nil:
+		return nil, err
+	case apiName != ApiNameVideos:
 		return p.config.defaultTransformRequestBody(ctx, apiName, body)
 	}
-	if err := requireJsonObject(apiName, body); err != nil {
-		return nil, err
-	}
-	path, taskPrefix := klingTextVideoPath, klingTextTaskPrefix
-	if hasKlingImage(body) {
-		path, taskPrefix = klingImageVideoPath, klingImageTaskPrefix
-	}
-	ctx.SetContext(ctxKlingTaskPrefix, taskPrefix)
-	originalPath := ctx.GetStringContext(CtxRequestPath, headers.Get(":path"))
-	headers.Set(":path", path+queryOf(originalPath))
-	return p.renameModel(body)
-}
+	kind := klingKindOf(body)
+	ctx.SetContext(klingKind, kind)
+	headers.Set(":path", kind.path+queryOf(ctx.GetStringContext(CtxRequestPath, headers.Get(":path"))))
 
-func (p *klingProvider) renameModel(body []byte) ([]byte, error) {
 	model := gjson.GetBytes(body, "model")
 	if !model.Exists() {
 		return body, nil
@@ -81,37 +52,33 @@ func (p *klingProvider) renameModel(body []byte) ([]byte, error) {
 	return sjson.DeleteBytes(named, "model")
 }
 
-// TransformResponseHeaders drops the length, since the task's id becomes longer.
-func (p *klingProvider) TransformResponseHeaders(_ wrapper.HttpContext, _ ApiName, headers http.Header) {
-	headers.Del("Content-Length")
+// klingKindOf finds a video of an image by any of the fields that may hold one.
+func klingKindOf(body []byte) klingVideo {
+	for _, image := range gjson.GetManyBytes(body, "image", "image_tail", "image_url", "images", "image_urls") {
+		if image.IsArray() && image.Get("#").Int() > 0 || !image.IsArray() && image.String() != "" {
+			return klingOfImage
+		}
+	}
+	return klingOfText
 }
 
-// TransformResponseBody marks the task's id with the kind of its video, which Kling wants to know again when it is asked
-// for the task.
-func (p *klingProvider) TransformResponseBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
-	prefix := ctx.GetStringContext(ctxKlingTaskPrefix, "")
-	if apiName != ApiNameVideos || prefix == "" {
-		return body, nil
+// translateAnswer marks the task's id with the kind of its video, which Kling wants to know again when it is asked for the
+// task.
+func (p kling) translateAnswer(ctx wrapper.HttpContext, _ ApiName, answer []byte) ([]byte, error) {
+	kind, isVideo := ctx.GetContext(klingKind).(klingVideo)
+	if !isVideo {
+		return answer, nil
 	}
-	var err error
-	for _, field := range []string{"data.task_id", "task_id"} {
-		id := gjson.GetBytes(body, field).String()
-		if id == "" || strings.HasPrefix(id, klingTextTaskPrefix) || strings.HasPrefix(id, klingImageTaskPrefix) {
+	for _, field := range []string{"task_id", "data.task_id"} {
+		id := gjson.GetBytes(answer, field).String()
+		if id == "" || strings.HasPrefix(id, klingOfText.mark) || strings.HasPrefix(id, klingOfImage.mark) {
 			continue
 		}
-		if body, err = sjson.SetBytes(body, field, prefix+id); err != nil {
+		marked, err := sjson.SetBytes(answer, field, kind.mark+id)
+		if err != nil {
 			return nil, err
 		}
+		answer = marked
 	}
-	return body, nil
-}
-
-func hasKlingImage(body []byte) bool {
-	for _, field := range klingImageFields {
-		value := gjson.GetBytes(body, field)
-		if value.IsArray() && len(value.Array()) > 0 || !value.IsArray() && value.String() != "" {
-			return true
-		}
-	}
-	return false
+	return answer, nil
 }

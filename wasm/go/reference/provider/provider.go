@@ -1,279 +1,160 @@
-// What every provider shares: the names of the APIs, the interfaces a provider may implement, and its configuration with
-// what follows from it alone: tokens, models, paths.
+// Package provider turns requests of OpenAI's APIs into those of a model provider. This file has the names of the APIs, what
+// a provider may implement, and a provider's configuration.
 package provider
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"math/rand"
 	"net/http"
+	"slices"
 	"strings"
 
-	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm/types"
 	"github.com/higress-group/wasm-go/pkg/wrapper"
 	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
 )
 
 // ApiName says which API a request speaks, whatever path or body the provider uses for it.
 type ApiName string
 
 const (
-	ApiNameChatCompletion ApiName = "openai/v1/chatcompletions"
-	ApiNameEmbeddings     ApiName = "openai/v1/embeddings"
-	ApiNameVideos         ApiName = "openai/v1/videos"
+	ApiNameVideos         ApiName = "videos"
+	ApiNameEmbeddings     ApiName = "embeddings"
+	ApiNameChatCompletion ApiName = "chat_completions"
 )
 
-// Keys of what one request leaves in its context for its later phases and for its retries.
-const (
-	CtxKeyApiName  = "apiName"
-	CtxRequestHost = "requestHost"
-	CtxRequestPath = "requestPath"
-	CtxRequestBody = "requestBody"
+// CtxKeyApiName is the key of a request's API in its context. A request that has none is not for a model.
+const CtxKeyApiName = "api"
 
-	ctxStreaming = "streaming"
-)
+// Keys of the client's request as it came, which retries start from.
+const CtxRequestBody, CtxRequestPath, CtxRequestHost = "received body", "received path", "received host"
 
-// ErrUnsupportedApiName is returned when a provider has nothing that answers the API of a request.
-var ErrUnsupportedApiName = errors.New("the provider does not support this API")
-
+// Provider is a model provider's side of a request. Which of the transforms below it has decides how a request is made.
 type Provider interface {
+	// GetProviderType returns the name that a configuration calls it by.
 	GetProviderType() string
 }
 
-type RequestHeadersHandler interface {
-	OnRequestHeaders(ctx wrapper.HttpContext, apiName ApiName) error
-}
-
-type RequestBodyHandler interface {
-	OnRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) (types.Action, error)
-}
-
-type TransformRequestHeadersHandler interface {
-	TransformRequestHeaders(ctx wrapper.HttpContext, apiName ApiName, headers http.Header)
-}
-
-type TransformRequestBodyHandler interface {
-	TransformRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error)
-}
-
-// TransformRequestBodyHeadersHandler is for providers whose headers depend on the body.
-type TransformRequestBodyHeadersHandler interface {
-	TransformRequestBodyHeaders(ctx wrapper.HttpContext, apiName ApiName, body []byte, headers http.Header) ([]byte, error)
-}
-
-type TransformResponseHeadersHandler interface {
-	TransformResponseHeaders(ctx wrapper.HttpContext, apiName ApiName, headers http.Header)
-}
-
-type TransformResponseBodyHandler interface {
-	TransformResponseBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error)
-}
-
-// providerInitializer is what a provider type registers: its APIs with their paths, and how to make one.
-type providerInitializer struct {
-	capabilities map[ApiName]string
-	create       func(ProviderConfig) Provider
-}
-
-var providerInitializers = map[string]providerInitializer{
-	providerTypeKling:  {klingCapabilities, func(c ProviderConfig) Provider { return &klingProvider{c} }},
-	providerTypeOpenAI: {openaiCapabilities, func(c ProviderConfig) Provider { return &openaiProvider{c} }},
-	providerTypeCohere: {cohereCapabilities, func(c ProviderConfig) Provider { return &cohereProvider{c} }},
-}
-
-// CreateProvider makes the provider that a configuration describes.
-func CreateProvider(pc ProviderConfig) (Provider, error) {
-	initializer, known := providerInitializers[pc.typ]
-	if !known {
-		return nil, fmt.Errorf("unknown provider type: %q", pc.typ)
+type (
+	// withHeaders comes first, before the body is known.
+	withHeaders interface {
+		TransformRequestHeaders(wrapper.HttpContext, ApiName, http.Header)
 	}
-	if pc.capabilities == nil {
-		pc.setCapabilities(initializer.capabilities)
+
+	// withBody makes the body. A provider that has this one is not asked for the next.
+	withBody interface {
+		TransformRequestBody(wrapper.HttpContext, ApiName, []byte) ([]byte, error)
 	}
-	return initializer.create(pc), nil
-}
+
+	// withBodyAndHeaders is for a provider whose headers depend on the body.
+	withBodyAndHeaders interface {
+		TransformRequestBodyHeaders(wrapper.HttpContext, ApiName, []byte, http.Header) ([]byte, error)
+	}
+
+	// withAnswer makes the client's answer out of the provider's.
+	withAnswer interface {
+		translateAnswer(wrapper.HttpContext, ApiName, []byte) ([]byte, error)
+	}
+)
+
+// ErrUnsupportedApiName is what a request gets whose API the provider lacks.
+var ErrUnsupportedApiName = errors.New("the provider does not support this API")
 
 // ProviderConfig is one provider as the user configures it.
 type ProviderConfig struct {
-	id               string
-	typ              string
+	id, kind         string
 	apiTokens        []string
-	modelMapping     map[string]string
+	models           map[string]string // modelMapping
 	providerDomain   string
-	providerBasePath string
-	capabilities     map[string]string // API name -> the provider's path for it
-	retryOnFailure   *retryOnFailure
-	failover         *failover
+	providerBasePath string // without a slash at its end
+	retries          retries
+	failover         failover
 }
 
+// FromJson reads a configuration; Validate finds what is wrong with it.
 func (c *ProviderConfig) FromJson(json gjson.Result) {
-	c.id = json.Get("id").String()
-	if c.id == "" {
-		c.id = "default"
-	}
-	c.typ = json.Get("type").String()
-	c.apiTokens = stringsOf(json.Get("apiTokens"))
-	c.modelMapping = map[string]string{}
-	for model, mapped := range json.Get("modelMapping").Map() {
-		c.modelMapping[model] = mapped.String()
-	}
-	c.providerDomain = json.Get("providerDomain").String()
-	c.providerBasePath = strings.TrimSuffix(json.Get("providerBasePath").String(), "/")
-	c.setCapabilities(providerInitializers[c.typ].capabilities)
-
-	c.retryOnFailure = &retryOnFailure{}
-	c.retryOnFailure.FromJson(json.Get("retryOnFailure"))
-	c.failover = &failover{}
-	c.failover.FromJson(json.Get("failover"))
+	*c = ProviderConfig{id: "default", models: map[string]string{}, retries: defaultRetries(), failover: defaultFailover()}
+	json.ForEach(func(key, value gjson.Result) bool {
+		switch key.String() {
+		case "id":
+			c.id = cmp.Or(value.String(), c.id)
+		case "type":
+			c.kind = value.String()
+		case "apiTokens":
+			c.apiTokens = texts(value)
+		case "modelMapping":
+			for model, mapped := range value.Map() {
+				c.models[model] = mapped.String()
+			}
+		case "providerDomain":
+			c.providerDomain = value.String()
+		case "providerBasePath":
+			c.providerBasePath = strings.TrimSuffix(value.String(), "/")
+		case "retryOnFailure":
+			c.retries.read(value)
+		case "failover":
+			c.failover.read(value)
+		}
+		return true
+	})
 }
 
 // Validate says in one line what the user has to put right.
 func (c *ProviderConfig) Validate() error {
-	if c.typ == "" {
-		return errors.New("the provider needs a type")
+	problem := c.retries.problem()
+	if problem == nil {
+		problem = c.failover.problem()
 	}
-	if _, known := providerInitializers[c.typ]; !known {
-		return fmt.Errorf("unknown provider type: %q", c.typ)
+	switch _, known := dialects[c.kind]; {
+	case c.kind == "":
+		problem = errors.New("it needs a type")
+	case !known:
+		problem = noDialect(c.kind)
+	case len(c.apiTokens) == 0:
+		problem = errors.New("apiTokens needs at least one token")
+	case slices.Contains(c.apiTokens, ""):
+		problem = errors.New("an empty token in apiTokens")
+	case c.providerBasePath != "" && c.providerBasePath[0] != '/':
+		problem = fmt.Errorf("providerBasePath must start with a slash: %q", c.providerBasePath)
 	}
-	if len(c.apiTokens) == 0 {
-		return fmt.Errorf("provider %s: apiTokens needs at least one token", c.id)
-	}
-	for _, token := range c.apiTokens {
-		if token == "" {
-			return fmt.Errorf("provider %s: an empty token in apiTokens", c.id)
-		}
-	}
-	if c.providerBasePath != "" && !strings.HasPrefix(c.providerBasePath, "/") {
-		return fmt.Errorf("provider %s: providerBasePath must start with a slash: %q", c.id, c.providerBasePath)
-	}
-	if err := c.retryOnFailure.Validate(); err != nil {
-		return fmt.Errorf("provider %s: %w", c.id, err)
-	}
-	if err := c.failover.Validate(); err != nil {
-		return fmt.Errorf("provider %s: %w", c.id, err)
+	if problem != nil {
+		return fmt.Errorf("provider %s: %w", c.id, problem)
 	}
 	return nil
 }
 
-func (c *ProviderConfig) GetId() string {
-	return c.id
-}
-
-func (c *ProviderConfig) GetType() string {
-	return c.typ
-}
-
-func (c *ProviderConfig) setCapabilities(paths map[ApiName]string) {
-	c.capabilities = map[string]string{}
-	for apiName, path := range paths {
-		c.capabilities[string(apiName)] = path
-	}
-}
-
-// SetAvailableApiTokens fixes, for the whole life of a request, which tokens it may use.
-func (c *ProviderConfig) SetAvailableApiTokens(ctx wrapper.HttpContext) {
-	tokens := c.apiTokens
-	if c.isFailoverEnabled() {
-		tokens = c.availableApiTokens()
-	}
-	ctx.SetContext(c.failoverKeys().ctxAvailableApiTokens, tokens)
-}
-
-func (c *ProviderConfig) GetAvailableApiToken(ctx wrapper.HttpContext) []string {
-	tokens, _ := ctx.GetContext(c.failoverKeys().ctxAvailableApiTokens).([]string)
-	return tokens
-}
-
-// SetApiTokenInUse chooses the token of the first attempt.
-func (c *ProviderConfig) SetApiTokenInUse(ctx wrapper.HttpContext) {
-	ctx.SetContext(c.failoverKeys().ctxApiTokenInUse, GetRandomToken(c.GetAvailableApiToken(ctx)))
-}
-
-func (c *ProviderConfig) GetApiTokenInUse(ctx wrapper.HttpContext) string {
-	token, _ := ctx.GetContext(c.failoverKeys().ctxApiTokenInUse).(string)
-	return token
-}
-
-// GetRandomToken returns one of the tokens, or "" when there are none.
-func GetRandomToken(apiTokens []string) string {
-	if len(apiTokens) == 0 {
-		return ""
-	}
-	return apiTokens[rand.Intn(len(apiTokens))]
-}
-
-// tokenLabel names a token in a log line without telling it.
-func (c *ProviderConfig) tokenLabel(token string) string {
-	for i, known := range c.apiTokens {
-		if known == token {
-			return fmt.Sprintf("#%d of %d", i+1, len(c.apiTokens))
-		}
-	}
-	return "(not configured)"
-}
-
 // mapModel applies the exact entry, else the one with the longest matching prefix ("*" has the shortest), else nothing.
 func (c *ProviderConfig) mapModel(model string) string {
-	best, longest := c.modelMapping[model], -1
+	best, longest := c.models[model], -1
 	if best == "" {
-		for pattern, mapped := range c.modelMapping {
+		for pattern, mapped := range c.models {
 			prefix, isPrefix := strings.CutSuffix(pattern, "*")
 			if isPrefix && strings.HasPrefix(model, prefix) && len(prefix) > longest {
 				best, longest = mapped, len(prefix)
 			}
 		}
 	}
-	if best == "" {
-		return model
-	}
-	return best
+	return cmp.Or(best, model)
 }
 
-// setCommonHeaders does what all our providers do to request headers: path, host and credential.
-func (c *ProviderConfig) setCommonHeaders(ctx wrapper.HttpContext, apiName ApiName, headers http.Header, defaultDomain string) {
-	if path, mapped := c.capabilities[string(apiName)]; mapped {
-		headers.Set(":path", path+queryOf(headers.Get(":path")))
+// rebase puts the configured base before the path in some headers, unless it is there already.
+func (c *ProviderConfig) rebase(headers http.Header) {
+	if path := headers.Get(":path"); c.providerBasePath != "" && !strings.HasPrefix(path, c.providerBasePath+"/") {
+		headers.Set(":path", c.providerBasePath+path)
 	}
-	domain := c.providerDomain
-	if domain == "" {
-		domain = defaultDomain
-	}
-	headers.Set(":authority", domain)
-	headers.Set("Authorization", "Bearer "+c.GetApiTokenInUse(ctx))
 }
 
-// applyProviderBasePath puts the configured base before a path, once.
-func (c *ProviderConfig) applyProviderBasePath(path string) string {
-	if c.providerBasePath == "" || strings.HasPrefix(path, c.providerBasePath+"/") {
-		return path
+func texts(list gjson.Result) (all []string) {
+	for _, item := range list.Array() {
+		all = append(all, item.String())
 	}
-	return c.providerBasePath + path
+	return all
 }
 
-// defaultTransformRequestBody is for APIs that the provider speaks as the client does: only the model's name is mapped.
-func (c *ProviderConfig) defaultTransformRequestBody(_ wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
-	if err := requireJsonObject(apiName, body); err != nil {
-		return nil, err
+// number returns 0, which nothing here may be, for what is not a number.
+func number(value gjson.Result) int64 {
+	if value.Type != gjson.Number {
+		return 0
 	}
-	model := gjson.GetBytes(body, "model")
-	if !model.Exists() {
-		return body, nil
-	}
-	return sjson.SetBytes(body, "model", c.mapModel(model.String()))
-}
-
-func requireJsonObject(apiName ApiName, body []byte) error {
-	if !gjson.ValidBytes(body) || !gjson.ParseBytes(body).IsObject() {
-		return fmt.Errorf("the body for %s must be a JSON object", apiName)
-	}
-	return nil
-}
-
-func stringsOf(json gjson.Result) []string {
-	var values []string
-	for _, value := range json.Array() {
-		values = append(values, value.String())
-	}
-	return values
+	return value.Int()
 }

@@ -22,13 +22,13 @@ func TestReferenceCohereRequest(t *testing.T) {
 			`{"model":"up-m","messages":[],"p":0.5,"stop_sequences":["x"],"max_tokens":9}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			provider := refProvider(t, refConfig(t, refCohere)).(TransformRequestBodyHandler)
+			provider := refProvider(t, refConfig(t, refCohere)).(withBody)
 			body, err := provider.TransformRequestBody(newRefContext(), test.api, []byte(test.body))
 			require.NoError(t, err)
 			require.JSONEq(t, test.want, string(body))
 		})
 	}
-	_, err := refProvider(t, refConfig(t, refCohere)).(TransformRequestBodyHandler).
+	_, err := refProvider(t, refConfig(t, refCohere)).(withBody).
 		TransformRequestBody(newRefContext(), ApiNameChatCompletion, []byte(`{"stream":true}`))
 	require.ErrorContains(t, err, "streams")
 }
@@ -51,8 +51,8 @@ func TestReferenceCohereResponse(t *testing.T) {
 			"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			provider := refProvider(t, refConfig(t, refCohere)).(TransformResponseBodyHandler)
-			body, err := provider.TransformResponseBody(newRefContext(), test.api, []byte(test.body))
+			provider := refProvider(t, refConfig(t, refCohere)).(withAnswer)
+			body, err := provider.translateAnswer(newRefContext(), test.api, []byte(test.body))
 			require.NoError(t, err)
 			require.JSONEq(t, test.want, string(body))
 		})

@@ -28,46 +28,46 @@ func TestReferenceTokenIsSetAside(t *testing.T) {
 	refHost(t)
 	config := refFailover(t, "")
 	ctx := refFailedRequest(ApiNameVideos, "/v1/videos?x=y", `{}`)
-	require.Equal(t, []string{"a", "b"}, config.availableApiTokens())
+	require.Equal(t, []string{"a", "b"}, config.healthyTokens())
 
-	config.recordApiTokenFailure(ctx, "a", "503")
-	config.recordApiTokenFailure(ctx, "a", "500")
-	require.Equal(t, []string{"a", "b"}, config.availableApiTokens(), "500 does not count")
-	config.resetApiTokenFailures("a")
-	config.recordApiTokenFailure(ctx, "a", "503")
-	require.Equal(t, []string{"a", "b"}, config.availableApiTokens(), "only failures in a row count")
+	config.noteFailure(ctx, "a", "503")
+	config.noteFailure(ctx, "a", "500")
+	require.Equal(t, []string{"a", "b"}, config.healthyTokens(), "500 does not count")
+	config.NoteSuccess("a")
+	config.noteFailure(ctx, "a", "503")
+	require.Equal(t, []string{"a", "b"}, config.healthyTokens(), "only failures in a row count")
 
-	config.recordApiTokenFailure(ctx, "a", "503")
-	require.Equal(t, []string{"b"}, config.availableApiTokens())
+	config.noteFailure(ctx, "a", "503")
+	require.Equal(t, []string{"b"}, config.healthyTokens())
 	config.SetAvailableApiTokens(ctx)
 	require.Equal(t, []string{"b"}, config.GetAvailableApiToken(ctx))
-	require.Equal(t, map[string]healthCheckEndpoint{
+	require.Equal(t, map[string]failedAt{
 		"a": {Host: "client.test", Path: "/v1/videos", Cluster: "the-cluster"},
-	}, config.unavailableApiTokens())
+	}, config.setAside())
 
-	config.resetApiTokenFailures("a")
-	require.Equal(t, []string{"b"}, config.availableApiTokens(), "a late success does not bring it back")
+	config.NoteSuccess("a")
+	require.Equal(t, []string{"b"}, config.healthyTokens(), "a late success does not bring it back")
 
-	config.recordApiTokenFailure(ctx, "b", "503")
-	config.recordApiTokenFailure(ctx, "b", "503")
-	require.Equal(t, []string{"a", "b"}, config.availableApiTokens(), "with none left, all are used")
-	require.Len(t, config.unavailableApiTokens(), 2)
+	config.noteFailure(ctx, "b", "503")
+	config.noteFailure(ctx, "b", "503")
+	require.Equal(t, []string{"a", "b"}, config.healthyTokens(), "with none left, all are used")
+	require.Len(t, config.setAside(), 2)
 }
 
 func TestReferenceTokenComesBack(t *testing.T) {
 	refHost(t)
 	config := refFailover(t, `,"successThreshold":2`)
 	ctx := refFailedRequest(ApiNameVideos, "/v1/videos", `{}`)
-	config.recordApiTokenFailure(ctx, "a", "503")
-	config.recordApiTokenFailure(ctx, "a", "503")
+	config.noteFailure(ctx, "a", "503")
+	config.noteFailure(ctx, "a", "503")
 
 	for _, healthy := range []bool{true, false, true} {
-		config.recordHealthCheck("a", healthy)
-		require.Equal(t, []string{"b"}, config.availableApiTokens(), "not two successes in a row yet")
+		config.noteProbe("a", healthy)
+		require.Equal(t, []string{"b"}, config.healthyTokens(), "not two successes in a row yet")
 	}
-	config.recordHealthCheck("a", true)
-	require.Equal(t, []string{"a", "b"}, config.availableApiTokens())
-	require.Empty(t, config.unavailableApiTokens())
+	config.noteProbe("a", true)
+	require.Equal(t, []string{"a", "b"}, config.healthyTokens())
+	require.Empty(t, config.setAside())
 }
 
 func TestReferenceStatesOfOtherProviders(t *testing.T) {
@@ -75,9 +75,9 @@ func TestReferenceStatesOfOtherProviders(t *testing.T) {
 	config, other := refFailover(t, ""), refFailover(t, "")
 	other.id = "other"
 	ctx := refFailedRequest(ApiNameVideos, "/v1/videos", `{}`)
-	config.recordApiTokenFailure(ctx, "a", "503")
-	config.recordApiTokenFailure(ctx, "a", "503")
-	require.Equal(t, []string{"a", "b"}, other.availableApiTokens())
+	config.noteFailure(ctx, "a", "503")
+	config.noteFailure(ctx, "a", "503")
+	require.Equal(t, []string{"a", "b"}, other.healthyTokens())
 }
 
 func TestReferenceLease(t *testing.T) {
@@ -87,7 +87,7 @@ func TestReferenceLease(t *testing.T) {
 	require.False(t, config.holdHealthCheckLease("two"))
 	require.True(t, config.holdHealthCheckLease("one"), "renewed")
 
-	config.failover.healthCheckInterval = 1
+	config.failover.every = 1
 	require.True(t, config.holdHealthCheckLease("one"))
 	time.Sleep(5 * time.Millisecond)
 	require.True(t, config.holdHealthCheckLease("two"), "taken over after it has run out")

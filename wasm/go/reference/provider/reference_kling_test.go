@@ -23,9 +23,9 @@ func TestReferenceKlingPath(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			provider, ctx := refProvider(t, refConfig(t, refKling)), newRefContext()
 			ctx.SetContext(CtxRequestPath, "/v1/videos?trace=1")
-			headers := http.Header{":path": {klingTextVideoPath}}
+			headers := http.Header{":path": {"/v1/videos/text2video"}}
 
-			_, err := provider.(TransformRequestBodyHeadersHandler).TransformRequestBodyHeaders(ctx, ApiNameVideos, []byte(test.body), headers)
+			_, err := provider.(withBodyAndHeaders).TransformRequestBodyHeaders(ctx, ApiNameVideos, []byte(test.body), headers)
 
 			require.NoError(t, err)
 			require.Equal(t, test.want+"?trace=1", headers.Get(":path"))
@@ -46,7 +46,7 @@ func TestReferenceKlingBody(t *testing.T) {
 		{"another API", ApiNameChatCompletion, `{"model":"m","image":"i"}`, `{"model":"kling-v1","image":"i"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			provider := refProvider(t, refConfig(t, refKling)).(TransformRequestBodyHeadersHandler)
+			provider := refProvider(t, refConfig(t, refKling)).(withBodyAndHeaders)
 			body, err := provider.TransformRequestBodyHeaders(newRefContext(), test.api, []byte(test.body), http.Header{})
 			require.NoError(t, err)
 			require.JSONEq(t, test.want, string(body))
@@ -55,7 +55,7 @@ func TestReferenceKlingBody(t *testing.T) {
 }
 
 func TestReferenceKlingIsNotABodyHandler(t *testing.T) {
-	_, is := refProvider(t, refConfig(t, refKling)).(TransformRequestBodyHandler)
+	_, is := refProvider(t, refConfig(t, refKling)).(withBody)
 	require.False(t, is, "that interface comes first in the dispatch and knows no headers")
 }
 
@@ -68,10 +68,10 @@ func TestReferenceKlingTaskId(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider, ctx := refProvider(t, refConfig(t, refKling)), newRefContext()
-			_, err := provider.(TransformRequestBodyHeadersHandler).
+			_, err := provider.(withBodyAndHeaders).
 				TransformRequestBodyHeaders(ctx, ApiNameVideos, []byte(test.request), http.Header{})
 			require.NoError(t, err)
-			body, err := provider.(TransformResponseBodyHandler).TransformResponseBody(ctx, ApiNameVideos, []byte(test.response))
+			body, err := provider.(withAnswer).translateAnswer(ctx, ApiNameVideos, []byte(test.response))
 			require.NoError(t, err)
 			require.JSONEq(t, test.want, string(body))
 		})

@@ -35,13 +35,20 @@ func refFailedRequest(api ApiName, path, body string) *refContext {
 	return ctx
 }
 
+// refSend sends the retry of a request whose first attempt had a token.
+func refSend(t *testing.T, config *ProviderConfig, ctx wrapper.HttpContext, client wrapper.HttpClient, api ApiName, failed string) error {
+	t.Helper()
+	request := &failedRequest{config, ctx, refProvider(t, config), client, without(config.apiTokens, failed)}
+	return request.sendRetryRequest(api)
+}
+
 func TestReferenceRetryOfChat(t *testing.T) {
 	config := refConfig(t, `{"type":"openai","apiTokens":["a","b"],"modelMapping":{"m":"up-m"},"providerBasePath":"/base",
 		"retryOnFailure":{"enabled":true,"retryTimeout":1234}}`)
 	ctx := refFailedRequest(ApiNameChatCompletion, "/v1/chat/completions?x=y", `{"model":"m","messages":[]}`)
 	client := &refClient{}
 
-	err := config.sendRetryRequest(ctx, ApiNameChatCompletion, refProvider(t, config), client, "a", config.apiTokens)
+	err := refSend(t, config, ctx, client, ApiNameChatCompletion, "a")
 
 	require.NoError(t, err)
 	require.Equal(t, []string{"https://api.openai.com/base/v1/chat/completions?x=y"}, client.urls)
@@ -54,14 +61,14 @@ func TestReferenceRetryOfChat(t *testing.T) {
 	}, client.headers[0])
 	require.EqualValues(t, 1234, client.timeout)
 	require.Equal(t, "b", config.GetApiTokenInUse(ctx))
-	require.True(t, RetryStarted(ctx))
+	require.True(t, WasRetried(ctx))
 }
 
 func TestReferenceRetryOfVideoTakesAnotherToken(t *testing.T) {
 	config := refConfig(t, `{"type":"kling","apiTokens":["a","b"],"retryOnFailure":{"enabled":true}}`)
 	ctx := refFailedRequest(ApiNameVideos, "/v1/videos", `{"model":"m"}`)
 	client := &refClient{}
-	require.NoError(t, config.sendRetryRequest(ctx, ApiNameVideos, refProvider(t, config), client, "b", config.apiTokens))
+	require.NoError(t, refSend(t, config, ctx, client, ApiNameVideos, "b"))
 	require.Len(t, client.urls, 1)
 	require.Contains(t, client.headers[0], [2]string{"authorization", "Bearer a"})
 	require.Equal(t, []string{"a", "b"}, config.apiTokens, "the configuration is not the list that shrinks")
@@ -70,10 +77,10 @@ func TestReferenceRetryOfVideoTakesAnotherToken(t *testing.T) {
 func TestReferenceRetryNeedsAnotherToken(t *testing.T) {
 	config := refConfig(t, `{"type":"openai","apiTokens":["a"],"retryOnFailure":{"enabled":true}}`)
 	ctx, client := refFailedRequest(ApiNameChatCompletion, "/v1/chat/completions", `{}`), &refClient{}
-	err := config.sendRetryRequest(ctx, ApiNameChatCompletion, refProvider(t, config), client, "a", config.apiTokens)
-	require.EqualError(t, err, "No more apiTokens to retry")
+	err := refSend(t, config, ctx, client, ApiNameChatCompletion, "a")
+	require.EqualError(t, err, "every usable token was tried")
 	require.Empty(t, client.urls)
-	require.False(t, RetryStarted(ctx))
+	require.False(t, WasRetried(ctx))
 }
 
 func TestReferenceMayRetry(t *testing.T) {
@@ -88,7 +95,7 @@ func TestReferenceMayRetry(t *testing.T) {
 		{"matches a pattern", retrying, "429", "", nil, true},
 		{"does not match", retrying, "500", "", nil, false},
 		{"not enabled", `{"type":"openai","apiTokens":["a","b"]}`, "503", "", nil, false},
-		{"streaming", retrying, "503", ctxStreaming, true, false},
+		{"streaming", retrying, "503", wantsStream, true, false},
 		{"no body", retrying, "503", CtxRequestBody, nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -96,7 +103,7 @@ func TestReferenceMayRetry(t *testing.T) {
 			if test.key != "" {
 				ctx.SetContext(test.key, test.value)
 			}
-			require.Equal(t, test.want, refConfig(t, test.config).mayRetry(ctx, test.status))
+			require.Equal(t, test.want, refConfig(t, test.config).retriable(ctx, test.status))
 		})
 	}
 }
@@ -114,6 +121,6 @@ func TestReferenceMatchStatus(t *testing.T) {
 		{"4040", "403|404", false},
 		{"503", "4.*", false},
 	} {
-		require.Equal(t, test.want, matchStatus(test.status, []string{test.pattern}), "%s against %s", test.status, test.pattern)
+		require.Equal(t, test.want, statuses{test.pattern}.match(test.status), "%s against %s", test.status, test.pattern)
 	}
 }

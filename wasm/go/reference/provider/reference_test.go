@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/higress-group/wasm-go/pkg/log"
@@ -82,8 +83,10 @@ func TestReferenceTokens(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{"a": true, "b": true}, seen)
 
-	require.Empty(t, GetRandomToken(nil))
-	require.Equal(t, []string{"b"}, withoutToken([]string{"a", "b", "a"}, "a"))
+	none, others := draw(nil)
+	require.Empty(t, none)
+	require.Empty(t, others)
+	require.Equal(t, []string{"b"}, without([]string{"a", "b", "a"}, "a"))
 	require.Equal(t, "#2 of 2", config.tokenLabel("b"))
 	require.NotContains(t, config.tokenLabel("a-secret"), "a-secret")
 }
@@ -120,14 +123,14 @@ func TestReferenceRequestHeaders(t *testing.T) {
 		path             string
 		wantPath, wantAt string
 	}{
-		{"kling", `"type":"kling"`, ApiNameVideos, "/v1/videos?trace=1", "/v1/videos/text2video?trace=1", klingDomain},
-		{"kling has no chat", `"type":"kling"`, ApiNameChatCompletion, "/v1/videos?a=b", "/v1/videos?a=b", klingDomain},
+		{"kling", `"type":"kling"`, ApiNameVideos, "/v1/videos?trace=1", "/v1/videos/text2video?trace=1", klingDialect.domain},
+		{"kling has no chat", `"type":"kling"`, ApiNameChatCompletion, "/v1/videos?a=b", "/v1/videos?a=b", klingDialect.domain},
 		{"domain", `"type":"kling","providerDomain":"kling.test"`, ApiNameVideos, "/v1/videos", "/v1/videos/text2video", "kling.test"},
-		{"openai chat", `"type":"openai"`, ApiNameChatCompletion, "/any/v1/chat/completions", "/v1/chat/completions", openaiDomain},
-		{"openai embeddings", `"type":"openai"`, ApiNameEmbeddings, "/v1/embeddings?x=y", "/v1/embeddings?x=y", openaiDomain},
-		{"openai chat at another path", `"type":"openai"`, ApiNameChatCompletion, "/v1/videos", "/v1/chat/completions", openaiDomain},
-		{"cohere chat", `"type":"cohere"`, ApiNameChatCompletion, "/v1/chat/completions", "/v2/chat", cohereDomain},
-		{"cohere embeddings", `"type":"cohere"`, ApiNameEmbeddings, "/v1/embeddings", "/v2/embed", cohereDomain},
+		{"openai chat", `"type":"openai"`, ApiNameChatCompletion, "/any/v1/chat/completions", "/v1/chat/completions", openaiDialect.domain},
+		{"openai embeddings", `"type":"openai"`, ApiNameEmbeddings, "/v1/embeddings?x=y", "/v1/embeddings?x=y", openaiDialect.domain},
+		{"openai chat at another path", `"type":"openai"`, ApiNameChatCompletion, "/v1/videos", "/v1/chat/completions", openaiDialect.domain},
+		{"cohere chat", `"type":"cohere"`, ApiNameChatCompletion, "/v1/chat/completions", "/v2/chat", cohereDialect.domain},
+		{"cohere embeddings", `"type":"cohere"`, ApiNameEmbeddings, "/v1/embeddings", "/v2/embed", cohereDialect.domain},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config, ctx := refConfig(t, `{"apiTokens":["key"],`+test.config+`}`), newRefContext()
@@ -135,7 +138,7 @@ func TestReferenceRequestHeaders(t *testing.T) {
 			config.SetApiTokenInUse(ctx)
 			headers := headersFromPairs([][2]string{{":path", test.path}, {":authority", "client.test"}, {"authorization", "client's"}})
 
-			refProvider(t, config).(TransformRequestHeadersHandler).TransformRequestHeaders(ctx, test.api, headers)
+			refProvider(t, config).(withHeaders).TransformRequestHeaders(ctx, test.api, headers)
 
 			require.Equal(t, [][2]string{
 				{":authority", test.wantAt}, {":path", test.wantPath}, {"authorization", "Bearer key"},
@@ -153,7 +156,9 @@ func TestReferenceBasePath(t *testing.T) {
 		{"/base", "/basement", "/base/basement"},
 	} {
 		config := refConfig(t, `{"type":"openai","apiTokens":["a"],"providerBasePath":"`+test.base+`"}`)
-		require.Equal(t, test.want, config.applyProviderBasePath(test.path))
+		headers := http.Header{":path": {test.path}}
+		config.rebase(headers)
+		require.Equal(t, test.want, headers.Get(":path"))
 	}
 }
 
@@ -178,19 +183,29 @@ func TestReferenceDefaultBody(t *testing.T) {
 
 func TestReferenceConfigDefaults(t *testing.T) {
 	config := refConfig(t, `{"type":"kling","apiTokens":["a"]}`)
-	require.Equal(t, "kling", config.GetType())
-	require.Equal(t, "default", config.GetId())
-	require.False(t, config.IsRetryOnFailureEnabled())
-	require.False(t, config.isFailoverEnabled())
-	require.Equal(t, &retryOnFailure{maxRetries: 1, retryTimeout: 30000, retryOnStatus: []string{"4.*", "5.*"}}, config.retryOnFailure)
-	require.EqualValues(t, 3, config.failover.failureThreshold)
-	require.EqualValues(t, 1, config.failover.successThreshold)
+	require.Equal(t, "kling", config.kind)
+	require.Equal(t, "default", config.id)
+	require.Equal(t, retries{most: 1, patience: 30_000, on: statuses{"4.*", "5.*"}}, config.retries)
+	require.Equal(t, failover{setAsideAt: 3, backAt: 1, every: 5_000, patience: 5_000, on: statuses{"4.*", "5.*"}}, config.failover)
+}
+
+func TestReferenceConfigKeys(t *testing.T) {
+	config := refConfig(t, `{"id":"k","type":"kling","apiTokens":["a"],"providerDomain":"up.test","providerBasePath":"/base/","other":1,
+		"retryOnFailure":{"enabled":true,"maxRetries":2,"retryTimeout":3,"retryOnStatus":["503",504]},
+		"failover":{"enabled":true,"failureThreshold":4,"successThreshold":5,"healthCheckInterval":6,"healthCheckTimeout":7,
+		"healthCheckModel":"m","failoverOnStatus":["500"]}}`)
+	require.Equal(t, &ProviderConfig{
+		id: "k", kind: "kling", apiTokens: []string{"a"}, models: map[string]string{},
+		providerDomain: "up.test", providerBasePath: "/base",
+		retries:  retries{enabled: true, most: 2, patience: 3, on: statuses{"503", "504"}},
+		failover: failover{enabled: true, setAsideAt: 4, backAt: 5, every: 6, patience: 7, model: "m", on: statuses{"500"}},
+	}, config)
 }
 
 func TestReferenceConfigErrors(t *testing.T) {
 	for _, test := range []struct{ name, json, want string }{
 		{"no type", `{"apiTokens":["a"]}`, "needs a type"},
-		{"unknown type", `{"type":"nobody","apiTokens":["a"]}`, `unknown provider type: "nobody"`},
+		{"unknown type", `{"type":"nobody","apiTokens":["a"]}`, `no provider of type "nobody"`},
 		{"no tokens", `{"id":"k","type":"kling"}`, "provider k: apiTokens"},
 		{"an empty token", `{"type":"kling","apiTokens":["a",""]}`, "an empty token"},
 		{"base path", `{"type":"kling","apiTokens":["a"],"providerBasePath":"base"}`, "must start with a slash"},
@@ -208,6 +223,6 @@ func TestReferenceConfigErrors(t *testing.T) {
 			require.ErrorContains(t, config.Validate(), test.want)
 		})
 	}
-	_, err := CreateProvider(ProviderConfig{typ: "nobody"})
-	require.ErrorContains(t, err, `unknown provider type: "nobody"`)
+	_, err := CreateProvider(ProviderConfig{kind: "nobody"})
+	require.ErrorContains(t, err, `no provider of type "nobody"`)
 }

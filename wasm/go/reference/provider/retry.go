@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm"
@@ -16,212 +17,192 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-const ctxRetryCount = "retryCount"
-
-type retryOnFailure struct {
-	enabled       bool
-	maxRetries    int64
-	retryTimeout  int64    // milliseconds
-	retryOnStatus []string // regular expressions for a whole status
+// retries is a configuration's retryOnFailure.
+type retries struct {
+	enabled  bool
+	most     int64
+	patience int64 // milliseconds
+	on       statuses
 }
 
-func (r *retryOnFailure) FromJson(json gjson.Result) {
-	r.enabled = json.Get("enabled").Bool()
-	r.maxRetries = intOr(json.Get("maxRetries"), 1)
-	r.retryTimeout = intOr(json.Get("retryTimeout"), 30_000)
-	r.retryOnStatus = statusesOr(json.Get("retryOnStatus"), "4.*", "5.*")
+func defaultRetries() retries {
+	return retries{most: 1, patience: 30_000, on: anyFailure()}
 }
 
-func (r *retryOnFailure) Validate() error {
-	if r == nil {
-		return nil
+func (r *retries) read(json gjson.Result) {
+	for key, value := range json.Map() {
+		switch key {
+		case "enabled":
+			r.enabled = value.Bool()
+		case "maxRetries":
+			r.most = number(value)
+		case "retryTimeout":
+			r.patience = number(value)
+		case "retryOnStatus":
+			r.on = texts(value)
+		}
 	}
-	if r.maxRetries < 1 {
+}
+
+func (r *retries) problem() error {
+	if r.most < 1 {
 		return errors.New("retryOnFailure.maxRetries must be a number of at least 1")
 	}
-	if r.retryTimeout < 1 {
+	if r.patience < 1 {
 		return errors.New("retryOnFailure.retryTimeout must be a number of milliseconds, at least 1")
 	}
-	return validateStatuses("retryOnFailure.retryOnStatus", r.retryOnStatus)
+	return r.on.problem("retryOnFailure.retryOnStatus")
 }
 
-func (c *ProviderConfig) IsRetryOnFailureEnabled() bool {
-	return c.retryOnFailure != nil && c.retryOnFailure.enabled
+// sentRetries is the key of how many retries of a request have been sent.
+const sentRetries = "sent retries"
+
+// WasRetried keeps the answer that the plugin itself sends from being taken for another response of the upstream.
+func WasRetried(ctx wrapper.HttpContext) bool {
+	return sent(ctx) > 0
+}
+
+func sent(ctx wrapper.HttpContext) int64 {
+	count, _ := ctx.GetContext(sentRetries).(int64)
+	return count
 }
 
 // OnRequestFailed decides about a response that is not a success: whether its token has failed once too often, and whether
 // the response has to wait for a retry.
-func (c *ProviderConfig) OnRequestFailed(activeProvider Provider, ctx wrapper.HttpContext, apiTokenInUse string,
-	apiTokens []string, status string) types.Action {
-	c.recordApiTokenFailure(ctx, apiTokenInUse, status)
-	if !c.mayRetry(ctx, status) {
-		return types.ActionContinue
+func (c *ProviderConfig) OnRequestFailed(active Provider, ctx wrapper.HttpContext, token string, usable []string, status string) types.Action {
+	c.noteFailure(ctx, token, status)
+	if c.retriable(ctx, status) {
+		err := c.retryFailedRequest(active, ctx, token, usable)
+		if err == nil {
+			return types.HeaderStopAllIterationAndWatermark
+		}
+		log.Warnf("the response with status %s goes on: %v", status, err)
 	}
-	if err := c.retryFailedRequest(activeProvider, ctx, apiTokenInUse, apiTokens); err != nil {
-		log.Warnf("no retry after status %s: %v", status, err)
-		return types.ActionContinue
+	return types.ActionContinue
+}
+
+func (c *ProviderConfig) retriable(ctx wrapper.HttpContext, status string) bool {
+	if !c.retries.enabled || !c.retries.on.match(status) {
+		return false
 	}
-	return types.HeaderStopAllIterationAndWatermark
+	// A request without a body is not an inference request; the POST that a retry sends would change its meaning.
+	hasBody := ctx.GetByteSliceContext(CtxRequestBody, nil) != nil
+	return hasBody && !ctx.GetBoolContext(wantsStream, false)
 }
 
-// OnRequestSucceeded ends a token's run of failures.
-func (c *ProviderConfig) OnRequestSucceeded(apiTokenInUse string) {
-	c.resetApiTokenFailures(apiTokenInUse)
-}
-
-// RetryStarted says that this request has been retried, so that the answer the plugin sends is not taken for another
-// response of the upstream.
-func RetryStarted(ctx wrapper.HttpContext) bool {
-	return retryCount(ctx) > 0
-}
-
-func (c *ProviderConfig) mayRetry(ctx wrapper.HttpContext, status string) bool {
-	return c.IsRetryOnFailureEnabled() &&
-		matchStatus(status, c.retryOnFailure.retryOnStatus) &&
-		!ctx.GetBoolContext(ctxStreaming, false) &&
-		// A request without a body is not an inference request; the POST that a retry sends would change its meaning.
-		ctx.GetByteSliceContext(CtxRequestBody, nil) != nil
-}
-
-func (c *ProviderConfig) retryFailedRequest(activeProvider Provider, ctx wrapper.HttpContext, apiTokenInUse string, apiTokens []string) error {
+func (c *ProviderConfig) retryFailedRequest(active Provider, ctx wrapper.HttpContext, failed string, usable []string) error {
 	apiName, _ := ctx.GetContext(CtxKeyApiName).(ApiName)
-	log.Infof("retry started, api: %s, failed token: %s", apiName, c.tokenLabel(apiTokenInUse))
-	retryClient := wrapper.NewClusterClient(wrapper.RouteCluster{Host: ctx.GetStringContext(CtxRequestHost, "")})
-	return c.sendRetryRequest(ctx, apiName, activeProvider, retryClient, apiTokenInUse, apiTokens)
+	host := ctx.GetStringContext(CtxRequestHost, "")
+	request := &failedRequest{
+		config:  c,
+		ctx:     ctx,
+		active:  active,
+		route:   wrapper.NewClusterClient(wrapper.RouteCluster{Host: host}),
+		untried: without(usable, failed),
+	}
+	return request.sendRetryRequest(apiName)
 }
 
-// sendRetryRequest sends the request again, without the token that has just failed. An error means nothing was sent.
-func (c *ProviderConfig) sendRetryRequest(ctx wrapper.HttpContext, apiName ApiName, activeProvider Provider,
-	retryClient wrapper.HttpClient, apiTokenInUse string, apiTokens []string) error {
-	apiTokens = withoutToken(apiTokens, apiTokenInUse)
-	if len(apiTokens) == 0 {
-		return errors.New("No more apiTokens to retry")
-	}
-	nextToken := GetRandomToken(apiTokens)
-	ctx.SetContext(c.failoverKeys().ctxApiTokenInUse, nextToken)
+// failedRequest is a request on its way through the tokens that it has not tried.
+type failedRequest struct {
+	config  *ProviderConfig
+	ctx     wrapper.HttpContext
+	active  Provider
+	route   wrapper.HttpClient
+	untried []string
+}
 
-	originalHeaders := [][2]string{
-		{"content-type", "application/json"},
-		{":authority", ctx.GetStringContext(CtxRequestHost, "")},
-		{":path", ctx.GetStringContext(CtxRequestPath, "")},
+// sendRetryRequest sends the request again, with a token that it has not tried. An error means nothing was sent.
+func (r *failedRequest) sendRetryRequest(apiName ApiName) error {
+	if len(r.untried) == 0 {
+		return errors.New("every usable token was tried")
 	}
-	originalBody := ctx.GetByteSliceContext(CtxRequestBody, nil)
-	headers, body, err := c.transformRequestHeadersAndBody(ctx, activeProvider, originalHeaders, originalBody)
+	token, others := draw(r.untried)
+	r.untried = others
+	r.ctx.SetContext(usedToken, token)
+
+	received := receivedHeaders(r.ctx.GetStringContext(CtxRequestHost, ""), r.ctx.GetStringContext(CtxRequestPath, ""))
+	headers, body, err := r.config.transformRequestHeadersAndBody(
+		r.ctx, r.active, received, r.ctx.GetByteSliceContext(CtxRequestBody, nil))
 	if err != nil {
-		return fmt.Errorf("cannot rebuild the request: %w", err)
+		return fmt.Errorf("the request cannot be rebuilt: %w", err)
 	}
 
-	callback := func(status int, headers http.Header, body []byte) {
-		c.onRetryResponse(ctx, apiName, activeProvider, retryClient, apiTokens, status, headers, body)
+	answered := func(status int, headers http.Header, body []byte) {
+		r.answered(apiName, status, headers, body)
 	}
-	err = retryClient.Post(generateUrl(headers), pairsFromHeaders(headers), body, callback, uint32(c.retryOnFailure.retryTimeout))
-	if err != nil {
-		return fmt.Errorf("cannot send the request: %w", err)
+	patience := uint32(r.config.retries.patience)
+	if err := r.route.Post(generateUrl(headers), pairsFromHeaders(headers), body, answered, patience); err != nil {
+		return fmt.Errorf("the request cannot be sent: %w", err)
 	}
-	ctx.SetContext(ctxRetryCount, retryCount(ctx)+1)
-	log.Infof("sent retry %d/%d, token: %s", retryCount(ctx), c.retryOnFailure.maxRetries, c.tokenLabel(nextToken))
+	r.ctx.SetContext(sentRetries, sent(r.ctx)+1)
+	log.Infof("%s: retry %d of at most %d is out with token %s",
+		apiName, sent(r.ctx), r.config.retries.most, r.config.tokenLabel(token))
 	return nil
 }
 
-// onRetryResponse answers the client with a retry that succeeded. After one that failed it tries the next token, and when
-// that is not to be, lets the response of the first attempt go on.
-func (c *ProviderConfig) onRetryResponse(ctx wrapper.HttpContext, apiName ApiName, activeProvider Provider,
-	retryClient wrapper.HttpClient, apiTokens []string, status int, headers http.Header, body []byte) {
-	token := c.GetApiTokenInUse(ctx)
+// answered gives the client a retry that succeeded. After one that failed it tries the next token, and when that is not to
+// be, lets the response of the first attempt go on.
+func (r *failedRequest) answered(apiName ApiName, status int, headers http.Header, body []byte) {
+	token := r.config.GetApiTokenInUse(r.ctx)
+	log.Infof("%s: the retry with token %s got status %d", apiName, r.config.tokenLabel(token), status)
 	if status == http.StatusOK {
-		log.Infof("retry succeeded, token: %s", c.tokenLabel(token))
-		c.resetApiTokenFailures(token)
-		answerFromRetry(ctx, apiName, activeProvider, headers, body)
+		r.config.NoteSuccess(token)
+		r.answerClient(apiName, headers, body)
 		return
 	}
-	log.Infof("retry still failed with status %d, token: %s", status, c.tokenLabel(token))
-	c.recordApiTokenFailure(ctx, token, strconv.Itoa(status))
+	r.config.noteFailure(r.ctx, token, strconv.Itoa(status))
 
-	if retryCount(ctx) < c.retryOnFailure.maxRetries {
-		err := c.sendRetryRequest(ctx, apiName, activeProvider, retryClient, token, apiTokens)
-		if err == nil {
-			return
-		}
-		log.Warnf("no further retry: %v", err)
+	failed := errors.New("as many retries were sent as are allowed")
+	if sent(r.ctx) < r.config.retries.most {
+		failed = r.sendRetryRequest(apiName)
 	}
-	if err := proxywasm.ResumeHttpResponse(); err != nil {
-		log.Errorf("cannot resume the first response: %v", err)
+	if failed != nil {
+		log.Warnf("the first response goes on: %v", failed)
+		if err := proxywasm.ResumeHttpResponse(); err != nil {
+			log.Errorf("cannot resume the first response: %v", err)
+		}
 	}
 }
 
-// answerFromRetry does to a callout's response what the response phases do to an upstream's.
-func answerFromRetry(ctx wrapper.HttpContext, apiName ApiName, activeProvider Provider, headers http.Header, body []byte) {
-	if handler, ok := activeProvider.(TransformResponseHeadersHandler); ok {
-		handler.TransformResponseHeaders(ctx, apiName, headers)
+// answerClient does to a callout's response what the response phases do to an upstream's.
+func (r *failedRequest) answerClient(apiName ApiName, headers http.Header, body []byte) {
+	if translated, err := TranslateAnswer(r.ctx, r.active, apiName, body); err != nil {
+		log.Warnf("the retry's body is left as it is: %v", err)
+	} else {
+		body = translated
 	}
-	if handler, ok := activeProvider.(TransformResponseBodyHandler); ok {
-		transformed, err := handler.TransformResponseBody(ctx, apiName, body)
-		if err != nil {
-			log.Warnf("response body left as it is: %v", err)
-		} else {
-			body = transformed
-		}
-	}
-	// The host makes these itself for the response we send.
-	for _, name := range []string{":status", "Content-Length", "Transfer-Encoding"} {
-		headers.Del(name)
+	for _, made := range []string{":status", "Content-Length", "Transfer-Encoding"} {
+		headers.Del(made) // by the host, for the response we send
 	}
 	if err := proxywasm.SendHttpResponse(http.StatusOK, pairsFromHeaders(headers), body, -1); err != nil {
-		log.Errorf("cannot send the response of the retry: %v", err)
+		log.Errorf("cannot send the retry's answer: %v", err)
 	}
 }
 
-func retryCount(ctx wrapper.HttpContext) int64 {
-	count, _ := ctx.GetContext(ctxRetryCount).(int64)
-	return count
+// statuses are regular expressions, of which one has to match a status as a whole.
+type statuses []string
+
+func anyFailure() statuses {
+	return statuses{"4.*", "5.*"}
 }
 
-func withoutToken(apiTokens []string, dropped string) []string {
-	var kept []string
-	for _, token := range apiTokens {
-		if token != dropped {
-			kept = append(kept, token)
-		}
-	}
-	return kept
+func (s statuses) match(status string) bool {
+	return slices.ContainsFunc(s, func(pattern string) bool {
+		whole, err := wholly(pattern)
+		return err == nil && whole.MatchString(status)
+	})
 }
 
-func matchStatus(status string, patterns []string) bool {
-	for _, pattern := range patterns {
-		if matched, err := regexp.MatchString(wholeStatus(pattern), status); err == nil && matched {
-			return true
-		}
-	}
-	return false
-}
-
-func validateStatuses(field string, patterns []string) error {
-	for _, pattern := range patterns {
-		if _, err := regexp.Compile(wholeStatus(pattern)); err != nil {
+func (s statuses) problem(field string) error {
+	for _, pattern := range s {
+		if _, err := wholly(pattern); err != nil {
 			return fmt.Errorf("%s: %w", field, err)
 		}
 	}
 	return nil
 }
 
-func wholeStatus(pattern string) string {
-	return "^(?:" + pattern + ")$"
-}
-
-// intOr returns 0, which no Validate accepts, for what is not a number.
-func intOr(json gjson.Result, absent int64) int64 {
-	if !json.Exists() {
-		return absent
-	}
-	if json.Type != gjson.Number {
-		return 0
-	}
-	return json.Int()
-}
-
-func statusesOr(json gjson.Result, absent ...string) []string {
-	if !json.Exists() {
-		return absent
-	}
-	return stringsOf(json)
+func wholly(pattern string) (*regexp.Regexp, error) {
+	return regexp.Compile("^(?:" + pattern + ")$")
 }

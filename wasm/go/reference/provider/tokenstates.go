@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"slices"
 	"time"
 
 	"github.com/higress-group/proxy-wasm-go-sdk/proxywasm"
@@ -17,27 +18,14 @@ import (
 // maxUpdateTries bounds the races with other VMs that one update may lose.
 const maxUpdateTries = 10
 
+// tokenState is what is known of a token that failed. One with a place is set aside.
 type tokenState struct {
-	Failures    int64               `json:"failures"`
-	Unavailable bool                `json:"unavailable"`
-	Successes   int64               `json:"successes"`
-	Endpoint    healthCheckEndpoint `json:"endpoint"`
+	Failures, Successes int64     // in a row
+	Place               *failedAt `json:",omitempty"`
 }
 
-// healthCheckEndpoint is where the request went whose failure set its token aside.
-type healthCheckEndpoint struct {
-	Host    string `json:"host"`
-	Path    string `json:"path"`
-	Cluster string `json:"cluster"`
-}
-
-func (e healthCheckEndpoint) requestHeaders() [][2]string {
-	return [][2]string{
-		{"content-type", "application/json"},
-		{":authority", e.Host},
-		{":path", e.Path},
-	}
-}
+// failedAt is where the request went whose failure set its token aside.
+type failedAt struct{ Cluster, Host, Path string }
 
 type tokenStates map[string]*tokenState
 
@@ -48,44 +36,38 @@ func (s tokenStates) of(token string) *tokenState {
 	return s[token]
 }
 
-// availableApiTokens returns all tokens when all have failed: a request with a bad token can still be retried, one without
-// a token cannot be sent.
-func (c *ProviderConfig) availableApiTokens() []string {
-	states, _, err := c.loadTokenStates()
-	if err != nil {
-		log.Warnf("all tokens are taken for available: %v", err)
+// healthyTokens returns all tokens when all have failed: a request with a bad token can still be retried, one without a
+// token cannot be sent.
+func (c *ProviderConfig) healthyTokens() []string {
+	aside := c.setAside()
+	healthy := slices.DeleteFunc(slices.Clone(c.apiTokens), func(token string) bool {
+		_, is := aside[token]
+		return is
+	})
+	if len(healthy) == 0 {
+		log.Warn("all tokens are set aside, so all are used")
 		return c.apiTokens
 	}
-	var available []string
-	for _, token := range c.apiTokens {
-		if state := states[token]; state == nil || !state.Unavailable {
-			available = append(available, token)
-		}
-	}
-	if len(available) == 0 {
-		log.Warn("all tokens are unavailable, so all are used")
-		return c.apiTokens
-	}
-	return available
+	return healthy
 }
 
-func (c *ProviderConfig) unavailableApiTokens() map[string]healthCheckEndpoint {
+// setAside returns the tokens that are not to be used, each with the place to probe it.
+func (c *ProviderConfig) setAside() map[string]failedAt {
 	states, _, err := c.loadTokenStates()
 	if err != nil {
-		log.Warnf("no token can be probed: %v", err)
-		return nil
+		log.Warnf("all tokens are taken for healthy: %v", err)
 	}
-	unavailable := map[string]healthCheckEndpoint{}
+	aside := map[string]failedAt{}
 	for _, token := range c.apiTokens { // a state may outlive the configuration its token was in
-		if state := states[token]; state != nil && state.Unavailable {
-			unavailable[token] = state.Endpoint
+		if state := states[token]; state != nil && state.Place != nil {
+			aside[token] = *state.Place
 		}
 	}
-	return unavailable
+	return aside
 }
 
 func (c *ProviderConfig) tokenStatesKey() string {
-	return fmt.Sprintf("%s-%s-apiTokenStates", c.typ, c.id)
+	return fmt.Sprintf("%s-%s-apiTokenStates", c.kind, c.id)
 }
 
 func (c *ProviderConfig) loadTokenStates() (tokenStates, uint32, error) {
@@ -141,19 +123,19 @@ func newLeaseOwner() string {
 // holdHealthCheckLease takes the lease when it is free, or renews it. The host lets two VMs create an entry at the same
 // time; then both probe once, and the next renewal decides.
 func (c *ProviderConfig) holdHealthCheckLease(owner string) bool {
-	key := fmt.Sprintf("%s-%s-healthCheckLease", c.typ, c.id)
+	key := fmt.Sprintf("%s-%s-healthCheckLease", c.kind, c.id)
 	now := time.Now().UnixMilli()
-	data, cas, err := proxywasm.GetSharedData(key)
-	if err != nil && !errors.Is(err, types.ErrorStatusNotFound) {
+	held, cas, err := proxywasm.GetSharedData(key)
+	if !errors.Is(err, types.ErrorStatusNotFound) && err != nil {
 		log.Errorf("cannot read the health check lease: %v", err)
 		return false
 	}
 	var lease healthCheckLease
-	if json.Unmarshal(data, &lease) == nil && lease.Owner != owner && now < lease.Until {
+	if json.Unmarshal(held, &lease) == nil && lease.Owner != owner && now < lease.Until {
 		return false
 	}
 	// Three intervals: the holder may miss a tick or two before another takes over.
-	lease = healthCheckLease{Owner: owner, Until: now + 3*c.failover.healthCheckInterval}
+	lease = healthCheckLease{Owner: owner, Until: now + 3*c.failover.every}
 	renewed, err := json.Marshal(lease)
 	if err != nil {
 		return false

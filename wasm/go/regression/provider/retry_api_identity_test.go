@@ -23,8 +23,7 @@ const (
 	identityBody = `{"model":"m","prompt":"p"}`
 	identityForm = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n"
 
-	identityJsonType = "application/json"
-	identityFormType = "multipart/form-data; boundary=b"
+	identityJsonType, identityFormType = "application/json", "multipart/form-data; boundary=b"
 
 	// identityUnknownApi is an API that no provider can have a rule for: only passing it on carries it through.
 	identityUnknownApi ApiName = "regression/v1/unknown"
