@@ -46,7 +46,7 @@ ARGUMENT = "apiName"
 HELPER_RECEIVER = "*ProviderConfig"
 HELPER_TAKES = ("wrapper.HttpContext", "Provider", "[][2]string", "[]byte")
 HELPER_RETURNS = ("http.Header", "[]byte", "error")
-"""The helper's types before the fix. Its names are its own, and so is the order of its statements."""
+"""The helper's types before the fix; names and statements may be any."""
 
 HELPER_DECLARATION = method(
     HELPER,

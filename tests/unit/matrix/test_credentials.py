@@ -143,7 +143,7 @@ NONE = (
     f"style-src 'sha256-{base64.b64encode(hashlib.sha256(b'x').digest()).decode()}'",
     "v1.0.10-0.20260120033417-1c84f010156d",
     "id: d635d1b4-320e-4ee0-be7d-6c01079e8bc4, cluster: mock-upstream",
-    "retry started, api: openai/v1/videos, failed token: #1 of 2",
+    "videos: retry 1 of at most 1 is out with token #1 of 2",
     '"first_keys": {"dummy-key-a": 9}, "retry_key", "actual": "dummy-key-b"',
     "a bearer of tokens, basic words, an authorization, a secret: kept",
     "authorization: (not declared, 24 characters)",

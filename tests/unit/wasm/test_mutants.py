@@ -11,7 +11,16 @@ import msgspec
 import pytest
 
 from tests.base_path import OF_THE_REFERENCE
-from tests.unit.wasm.test_retry_identity import AFTER, BEFORE, FAILOVER, RETRY, go, written
+from tests.unit.wasm.test_retry_identity import (
+    AFTER,
+    BEFORE,
+    FAILOVER,
+    LAYOUTS,
+    RETRY,
+    go,
+    laid_out,
+    written,
+)
 from wasm import __main__ as command
 from wasm import mutants
 from wasm.errors import BuildError, SourceError
@@ -28,20 +37,15 @@ if TYPE_CHECKING:
 
 MUTANT = {mutant.id: mutant for mutant in MUTANTS}
 CHAT = "ApiNameChatCompletion"
-# The sample lacks what two mutants name.
+# The sample lacks what a mutant names.
 SAMPLE = {
     **BEFORE,
-    "provider/more.go": (
-        'package provider\n\nconst ApiNameVideos ApiName = "openai/v1/videos"\n\n'
-        'const providerTypeKling = "kling"\n'
-    ),
+    "provider/more.go": 'package provider\n\nconst ApiNameVideos ApiName = "videos"\n',
 }
-RETRY_CALL = (
-    "\t_, _, err := c.transformRequestHeadersAndBody(ctx, activeProvider, {}, [][2]string{{"
-)
+RETRY_CALL = "\t_, _, err := s.transformRequestHeadersAndBody(ctx, to, {}, [][2]string{{"
 CHECK_CALL = (
-    "\t\t\t_, _, err := c.transformRequestHeadersAndBody(wrapper.NewHttpContext(), activeProvider, "
-    "{}, headers, body)"
+    "\t\t\tif _, _, err := s.transformRequestHeadersAndBody(wrapper.Nobody(), to, {}, sent, "
+    "payload); err != nil {{"
 )
 
 
@@ -76,9 +80,13 @@ def forgotten(line: str) -> dict[str, list[str]]:
             "kling-in-retry",
             {
                 RETRY: [
-                    "+ \tif activeProvider.GetProviderType() != providerTypeKling {",
-                    f"+ \t\tapiName = {CHAT}",
-                    "+ \t}",
+                    "- " + RETRY_CALL.format("apiName"),
+                    "+ " + RETRY_CALL.partition("{}")[0] + "func() ApiName {",
+                    '+ \t\tif to.GetProviderType() == "kling" {',
+                    "+ \t\t\treturn apiName",
+                    "+ \t\t}",
+                    f"+ \t\treturn {CHAT}",
+                    "+ \t}(), [][2]string{",
                 ]
             },
         ),
@@ -92,22 +100,21 @@ def forgotten(line: str) -> dict[str, list[str]]:
         ),
         (
             "forgotten-forward-to-header-transform",
-            forgotten("\t\thandler.TransformRequestHeaders(ctx, {}, modifiedHeaders)"),
+            forgotten("\t\tt.TransformRequestHeaders(ctx, {}, out)"),
         ),
         (
             "forgotten-forward-to-body-transform",
-            forgotten("\t\tbody, err = handler.TransformRequestBody(ctx, {}, body)"),
+            forgotten("\t\tmade, err = t.TransformRequestBody(ctx, {}, payload)"),
         ),
         (
             "forgotten-forward-to-body-headers-transform",
             forgotten(
-                "\t\tbody, err = handler.TransformRequestBodyHeaders(ctx, {}, body, "
-                "modifiedHeaders)"
+                "\t\tmade, err = t.TransformRequestBodyHeaders(ctx, {}, payload, out)",
             ),
         ),
         (
             "forgotten-forward-to-default-transform",
-            forgotten("\t\tbody, err = c.defaultTransformRequestBody(ctx, {}, body)"),
+            forgotten("\t\tmade, err = s.defaultTransformRequestBody(ctx, {}, payload)"),
         ),
     ],
 )
@@ -117,18 +124,33 @@ def test_a_mutant_differs_from_the_fix_in_what_is_wrong_about_it(
     assert differing(tmp_path, MUTANT[name]) == expected
 
 
-def test_the_swapped_dispatch_has_its_branches_in_the_other_order(tmp_path: Path) -> None:
-    text = fix(written(tmp_path, SAMPLE), MUTANT["swapped-precedence"].rules).files[FAILOVER]
-    lines = [line.strip() for line in text.decode().splitlines()]
-    order = [line for line in lines if line.startswith(("body, err =", "if handler", "} else"))]
-    assert order[1:] == [
-        "if handler, ok := activeProvider.(TransformRequestBodyHeadersHandler); ok {",
-        "body, err = handler.TransformRequestBodyHeaders(ctx, apiName, body, modifiedHeaders)",
-        "} else if handler, ok := activeProvider.(TransformRequestBodyHandler); ok {",
-        "body, err = handler.TransformRequestBody(ctx, apiName, body)",
-        "} else {",
-        "body, err = c.defaultTransformRequestBody(ctx, apiName, body)",
+def test_the_swapped_dispatch_asks_for_the_other_transform_where_the_first_was_called(
+    tmp_path: Path,
+) -> None:
+    found = differing(tmp_path, MUTANT["swapped-precedence"])
+    lines = [line.replace("\t", "") for line in found[FAILOVER]]
+    removed = [line for line in lines if line.startswith("-")]
+    added = [line for line in lines if line.startswith("+")]
+    assert removed == ["- made, err = t.TransformRequestBody(ctx, apiName, payload)"]
+    assert added[0] == "+ made, err = func() ([]byte, error) {"
+    assert added[3:] == [
+        "+ }); ok {",
+        "+ return second.TransformRequestBodyHeaders(ctx, apiName, payload, out)",
+        "+ }",
+        "+ return t.TransformRequestBody(ctx, apiName, payload)",
+        "+ }()",
     ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_fits_another_order_of_statements_in_the_helper(tmp_path: Path, layout: str) -> None:
+    before = laid_out(layout, SAMPLE, CHAT)
+    for mutant in MUTANTS:
+        folder = written(tmp_path / mutant.id, before)
+        for path, content in fix(folder, mutant.rules).files.items():
+            (folder / path).write_bytes(content)
+        assert (mutant.id, go(folder, "gofmt", "-l", ".")) == (mutant.id, "")
+        assert (mutant.id, go(folder, "go", "vet", "./...")) == (mutant.id, "")
 
 
 def test_each_compiles_is_formatted_and_has_a_name_of_its_own(tmp_path: Path) -> None:
@@ -216,7 +238,7 @@ def test_a_mutant_that_does_not_compile_is_no_kill(monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("cache_folder")
 def test_tests_that_do_not_compile_on_a_mutant_are_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
     # It compiles itself, and is not built: only the tests of its helper find out.
-    takes_text = replace(RULES[0], rewrite={"HEADERS": "apiName any, $HEADERS"})
+    takes_text = replace(RULES[0], rewrite={"PROVIDER": "$PROVIDER, apiName any"})
     chat = [rule for rule in RULES[1:] if not rule.id.startswith("forward-to-")]
     used = replace(RULES[1], rewrite={"API": "apiName.(ApiName)"})
     broken = Mutant("broken", "its helper takes anything", (takes_text, used, *chat))

@@ -28,8 +28,7 @@ EXPECTED_CALLERS = (
     "give the fix by --fixed-ref or --fixed-patch"
 )
 
-# The smallest plugin with the defect. What the fix changes is marked: «before→after». Its lines are
-# as long as the real ones.
+# The smallest plugin with the defect. What the fix changes is marked: «before→after».
 MARKED = {
     FAILOVER: """\
 package provider
@@ -39,13 +38,12 @@ import (
 	"sample/wrapper"
 )
 
-// SetApiTokensFailover calls c.transformRequestHeadersAndBody(ctx, activeProvider, headers, body).
-func (c *ProviderConfig) SetApiTokensFailover(activeProvider Provider) error {
-	wrapper.RegisterTickFunc(func() {
-		for range c.tokens {
-			headers, body := [][2]string{{":path", "/"}}, []byte("{}")
-			_, _, err := c.transformRequestHeadersAndBody(wrapper.NewHttpContext(), activeProvider,« → ApiNameChatCompletion, »headers, body)
-			if err != nil {
+// SetApiTokensFailover calls s.transformRequestHeadersAndBody(ctx, to, sent, payload).
+func (s *ProviderConfig) SetApiTokensFailover(to Provider) error {
+	wrapper.EveryTick(func() {
+		for range s.down {
+			sent, payload := [][2]string{{":path", "/"}}, []byte("{}")
+			if _, _, err := s.transformRequestHeadersAndBody(wrapper.Nobody(), to,« → ApiNameChatCompletion, »sent, payload); err != nil {
 				return
 			}
 		}
@@ -53,21 +51,21 @@ func (c *ProviderConfig) SetApiTokensFailover(activeProvider Provider) error {
 	return nil
 }
 
-func (c *ProviderConfig) transformRequestHeadersAndBody(ctx wrapper.HttpContext, activeProvider Provider,« → apiName ApiName, »headers [][2]string, body []byte) (http.Header, []byte, error) {
-	modifiedHeaders := http.Header{}
-	if handler, ok := activeProvider.(TransformRequestHeadersHandler); ok {
-		// 中文: handler.TransformRequestHeaders(ctx, ApiNameChatCompletion, modifiedHeaders)
-		handler.TransformRequestHeaders(ctx, «ApiNameChatCompletion→apiName», modifiedHeaders)
+func (s *ProviderConfig) transformRequestHeadersAndBody(ctx wrapper.HttpContext, to Provider,« → apiName ApiName, »sent [][2]string, payload []byte) (out http.Header, made []byte, err error) {
+	out = http.Header{}
+	if t, is := to.(headersFirst); is {
+		// 中文: t.TransformRequestHeaders(ctx, ApiNameChatCompletion, out)
+		t.TransformRequestHeaders(ctx, «ApiNameChatCompletion→apiName», out)
 	}
-	var err error
-	if handler, ok := activeProvider.(TransformRequestBodyHandler); ok {
-		body, err = handler.TransformRequestBody(ctx, «ApiNameChatCompletion→apiName», body)
-	} else if handler, ok := activeProvider.(TransformRequestBodyHeadersHandler); ok {
-		body, err = handler.TransformRequestBodyHeaders(ctx, «ApiNameChatCompletion→apiName», body, modifiedHeaders)
-	} else {
-		body, err = c.defaultTransformRequestBody(ctx, «ApiNameChatCompletion→apiName», body)
+	switch t := to.(type) {
+	case bodyAlone:
+		made, err = t.TransformRequestBody(ctx, «ApiNameChatCompletion→apiName», payload)
+	case bodyWithHeaders:
+		made, err = t.TransformRequestBodyHeaders(ctx, «ApiNameChatCompletion→apiName», payload, out)
+	default:
+		made, err = s.defaultTransformRequestBody(ctx, «ApiNameChatCompletion→apiName», payload)
 	}
-	return modifiedHeaders, body, err
+	return out, made, err
 }
 """,  # noqa: E501
     RETRY: """\
@@ -75,16 +73,16 @@ package provider
 
 import "sample/wrapper"
 
-const says = "c.transformRequestHeadersAndBody(ctx, activeProvider, headers, body)"
+const says = "s.transformRequestHeadersAndBody(ctx, to, sent, payload)"
 
-func (c *ProviderConfig) sendRetryRequest(
-	ctx wrapper.HttpContext, apiName ApiName, activeProvider Provider,
-	apiTokens []string,
+func (s *ProviderConfig) sendRetryRequest(
+	ctx wrapper.HttpContext, apiName ApiName, to Provider,
+	left []string,
 ) error {
-	requestBody := []byte(says + `c.transformRequestHeadersAndBody(a, b, c, d)`)
-	_, _, err := c.transformRequestHeadersAndBody(ctx, activeProvider,« → apiName, »[][2]string{
-		{"content-type", "application/json"}, // kept
-	}, requestBody)
+	payload := []byte(says + `s.transformRequestHeadersAndBody(a, b, c, d)`)
+	_, _, err := s.transformRequestHeadersAndBody(ctx, to,« → apiName, »[][2]string{
+		{"content-type", "text/plain"}, // kept
+	}, payload)
 	return err
 }
 """,
@@ -103,26 +101,26 @@ import (
 
 type ApiName string
 
-const ApiNameChatCompletion ApiName = "openai/v1/chatcompletions"
+const ApiNameChatCompletion ApiName = "chat_completions"
 
 type Provider interface{ GetProviderType() string }
 
-type TransformRequestHeadersHandler interface {
-	TransformRequestHeaders(ctx wrapper.HttpContext, apiName ApiName, headers http.Header)
+type headersFirst interface {
+	TransformRequestHeaders(wrapper.HttpContext, ApiName, http.Header)
 }
 
-type TransformRequestBodyHandler interface {
-	TransformRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error)
+type bodyAlone interface {
+	TransformRequestBody(wrapper.HttpContext, ApiName, []byte) ([]byte, error)
 }
 
-type TransformRequestBodyHeadersHandler interface {
-	TransformRequestBodyHeaders(ctx wrapper.HttpContext, apiName ApiName, body []byte, headers http.Header) ([]byte, error)
+type bodyWithHeaders interface {
+	TransformRequestBodyHeaders(wrapper.HttpContext, ApiName, []byte, http.Header) ([]byte, error)
 }
 
-type ProviderConfig struct{ tokens []string }
+type ProviderConfig struct{ down []string }
 
-func (c *ProviderConfig) defaultTransformRequestBody(ctx wrapper.HttpContext, apiName ApiName, body []byte) ([]byte, error) {
-	return body, nil
+func (s *ProviderConfig) defaultTransformRequestBody(_ wrapper.HttpContext, _ ApiName, payload []byte) ([]byte, error) {
+	return payload, nil
 }
 """,  # noqa: E501
     "http/http.go": "package http\n\ntype Header map[string][]string\n",
@@ -131,9 +129,9 @@ package wrapper
 
 type HttpContext interface{ GetContext(key string) any }
 
-func NewHttpContext() HttpContext { return nil }
+func Nobody() HttpContext { return nil }
 
-func RegisterTickFunc(tick func()) {}
+func EveryTick(tick func()) {}
 """,
     "go.mod": "module sample\n\ngo 1.24\n",
 }
@@ -142,6 +140,7 @@ MARK = re.compile("«(.*?)→(.*?)»")
 BEFORE = {path: MARK.sub(r"\1", text) for path, text in MARKED.items()}
 AFTER = {path: MARK.sub(r"\2", text) for path, text in MARKED.items()}
 CHANGED = {path: AFTER[path] for path in (FAILOVER, RETRY)}
+DISPATCH = "\tswitch t := to.(type) {\n"
 
 SIGNATURE_AT = BEFORE[FAILOVER][: BEFORE[FAILOVER].index(") transformRequest")].count("\n") + 1
 
@@ -251,22 +250,20 @@ def test_bytes_around_what_is_changed_are_kept(
         # Of our own making, where the pull requests are: 4552 in the helper, 3882 in the retry.
         pytest.param(
             FAILOVER,
-            "\tvar err error\n",
-            '\tif c.domain != "" {\n\t\tmodifiedHeaders[":authority"] = []string{c.domain}\n\t}\n'
-            "\tvar err error\n",
+            DISPATCH,
+            '\tif s.domain != "" {\n\t\tout[":authority"] = []string{s.domain}\n\t}\n' + DISPATCH,
             id="a provider's domain in the helper",
         ),
         pytest.param(
             FAILOVER,
-            "\treturn modifiedHeaders, body, err\n",
-            "\tif err != nil {\n\t\treturn nil, nil, err\n\t}\n"
-            "\tc.applyDomain(modifiedHeaders)\n\treturn modifiedHeaders, body, nil\n",
+            "\treturn out, made, err\n",
+            "\tif err == nil {\n\t\ts.applyDomain(out)\n\t}\n\treturn out, made, err\n",
             id="a provider's domain after the transform of the body",
         ),
         pytest.param(
             RETRY,
-            "\trequestBody :=",
-            '\tctx.SetContext("streams", c.streams(ctx, apiName))\n\trequestBody :=',
+            "\tpayload :=",
+            '\tctx.SetContext("streams", s.streams(ctx, apiName))\n\tpayload :=',
             id="streaming in the retry",
         ),
     ],
@@ -314,17 +311,14 @@ def test_the_retry_passes_its_parameter_by_whatever_name(tmp_path: Path) -> None
         FAILOVER: AFTER[FAILOVER],
         RETRY: AFTER[RETRY]
         .replace("apiName ApiName", "resolved ApiName")
-        .replace("activeProvider, apiName, ", "activeProvider, resolved, "),
+        .replace("to, apiName, ", "to, resolved, "),
     }
 
 
 def test_calls_in_function_literals_are_found(tmp_path: Path) -> None:
-    in_helper = (
-        "body, err = c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, body)",
-        "func() { body, err = c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, body) }()",
-    )
-    in_retry = ("_, _, err := c.", "var err error\n\tfunc() { _, _, err = c.")
-    end = ("}, requestBody)", "}, requestBody) }()")
+    in_helper = (CALL_DEFAULT, f"func() ([]byte, error) {{ return {CALL_DEFAULT} }}()")
+    in_retry = ("_, _, err := s.", "var err error\n\tfunc() { _, _, err = s.")
+    end = ("}, payload)", "}, payload) }()")
     before = changed(RETRY, in_retry, end, tree=changed(FAILOVER, in_helper))
     after = changed(RETRY, in_retry, end, tree=AFTER)
     old, new = (text.replace("ApiNameChatCompletion", "apiName") for text in in_helper)
@@ -332,29 +326,86 @@ def test_calls_in_function_literals_are_found(tmp_path: Path) -> None:
     assert fixed(tmp_path, before) == {path: after[path] for path in CHANGED}
 
 
+LAYOUTS = {
+    "returns": """\
+	if t, is := to.(bodyAlone); is {
+		made, err = t.TransformRequestBody(ctx, «», payload)
+		return out, made, err
+	}
+	if t, is := to.(bodyWithHeaders); is {
+		made, err = t.TransformRequestBodyHeaders(ctx, «», payload, out)
+		return out, made, err
+	}
+	made, err = s.defaultTransformRequestBody(ctx, «», payload)
+""",
+    "nested": """\
+	alone, is := to.(bodyAlone)
+	if !is {
+		if t, is := to.(bodyWithHeaders); !is {
+			made, err = s.defaultTransformRequestBody(ctx, «», payload)
+		} else if made, err = t.TransformRequestBodyHeaders(ctx, «», payload, out); err != nil {
+			return nil, nil, err
+		}
+	} else {
+		made, err = alone.TransformRequestBody(ctx, «», payload)
+	}
+""",
+}
+"""Other ways to dispatch than the sample's; «» is where the API goes."""
+
+
+def laid_out(layout: str, tree: Mapping[str, str], api: str) -> dict[str, str]:
+    """The sample, before or after the fix, with another dispatch in its helper."""
+    start, end = (tree[FAILOVER].index(text) for text in (DISPATCH, "\treturn out, made, err\n"))
+    switch = tree[FAILOVER][start:end]
+    return changed(FAILOVER, (switch, LAYOUTS[layout].replace("«»", api)), tree=tree)
+
+
+UNNAMED = (
+    ("(out http.Header, made []byte, err error) {", "(http.Header, []byte, error) {"),
+    ("\tout = http", "\tvar made []byte\n\tvar err error\n\tout := http"),
+)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("pairs", [(), UNNAMED], ids=["named results", "unnamed results"])
+def test_the_order_of_statements_in_the_helper_does_not_matter(
+    tmp_path: Path, layout: str, pairs: tuple[tuple[str, str], ...]
+) -> None:
+    before = changed(FAILOVER, *pairs, tree=laid_out(layout, BEFORE, "ApiNameChatCompletion"))
+    after = changed(FAILOVER, *pairs, tree=laid_out(layout, AFTER, "apiName"))
+    files = fixed(tmp_path, before)
+    assert files == {path: after[path] for path in CHANGED}
+    written(tmp_path, files)
+    assert go(tmp_path, "gofmt", "-l", ".") == ""
+    assert go(tmp_path, "go", "vet", "./...") == ""
+
+
 def test_an_argument_a_line_stays_so_with_its_comments(tmp_path: Path) -> None:
-    call = "wrapper.NewHttpContext(), activeProvider, headers, body)"
+    call = "wrapper.Nobody(), to, sent, payload)"
     spread = (
-        "\n\t\t\t\twrapper.NewHttpContext(), // synthetic\n\t\t\t\tactiveProvider,\n"
-        "\t\t\t\t{}headers,\n\t\t\t\tbody,\n\t\t\t)"
+        "\n\t\t\t\twrapper.Nobody(), // synthetic\n\t\t\t\tto,\n"
+        "\t\t\t\tsent,\n\t\t\t\tpayload,\n\t\t\t)"
     )
-    before = changed(FAILOVER, (call, spread.replace("{}", "")))
+    before = changed(FAILOVER, (call, spread))
     expected = AFTER[FAILOVER].replace(
-        call.replace("activeProvider, ", "activeProvider, ApiNameChatCompletion, "),
-        spread.replace("activeProvider,", "activeProvider, ApiNameChatCompletion,").replace(
-            "{}", ""
-        ),
+        call.replace("to, ", "to, ApiNameChatCompletion, "),
+        spread.replace("\tto,", "\tto, ApiNameChatCompletion,"),
     )
     files = fixed(tmp_path, before)
     assert files[FAILOVER] == expected
     assert go(written(tmp_path, files), "gofmt", "-l", ".") == ""
 
 
-HELPER_HEAD = f"func (c *ProviderConfig) {HELPER_NAME}"
+HELPER_HEAD = f"func (s *ProviderConfig) {HELPER_NAME}"
 HELPER_TEXT = BEFORE[FAILOVER][BEFORE[FAILOVER].index(HELPER_HEAD) :]
 SECOND_AT = BEFORE[FAILOVER].count("\n") + 2
-CALL_DEFAULT = "c.defaultTransformRequestBody(ctx, ApiNameChatCompletion, body)"
-SECOND_CALL = f"c.{HELPER_NAME}(nil, nil, nil, nil)"
+EXPECTED_TYPES = (
+    f"func (*ProviderConfig) {HELPER_NAME}(wrapper.HttpContext, Provider, [][2]string, []byte) "
+    "(http.Header, []byte, error)"
+)
+CALL_DEFAULT = "s.defaultTransformRequestBody(ctx, ApiNameChatCompletion, payload)"
+SECOND_CALL = f"s.{HELPER_NAME}(nil, nil, nil, nil)"
 
 
 def another(code: str, package: str = "provider") -> str:
@@ -395,55 +446,51 @@ def another(code: str, package: str = "provider") -> str:
             id="another method of that name",
         ),
         pytest.param(
-            changed(FAILOVER, ("body []byte) (http", "body []byte, names ...ApiName) (http")),
+            changed(FAILOVER, ("payload []byte) (out", "payload []byte, names ...ApiName) (out")),
             f"provider/failover.go:{SIGNATURE_AT} already carries the fix for #4396, "
             "transformRequestHeadersAndBody takes an ApiName; "
             "use --baseline-ref and --fixed-ref to compare two commits",
             id="fixed in another way",
         ),
         pytest.param(
-            changed(FAILOVER, ("body []byte) (http", "body []byte, method string) (http")),
+            changed(FAILOVER, ("payload []byte) (out", "payload []byte, method string) (out")),
             f"provider/failover.go:{SIGNATURE_AT} declares {HELPER_HEAD}(ctx wrapper.HttpContext, "
-            "activeProvider Provider, headers [][2]string, body []byte, method string) "
-            f"(http.Header, []byte, error), expected func (*ProviderConfig) {HELPER_NAME}("
-            "wrapper.HttpContext, Provider, [][2]string, []byte) (http.Header, []byte, error); "
-            + DIFFERS,
+            "to Provider, sent [][2]string, payload []byte, method string) "
+            f"(out http.Header, made []byte, err error), expected {EXPECTED_TYPES}; " + DIFFERS,
             id="another signature",
         ),
         pytest.param(
             changed(FAILOVER, (HELPER_HEAD, HELPER_HEAD.replace("*", ""))),
-            f"provider/failover.go:{SIGNATURE_AT} declares func (c ProviderConfig) {HELPER_NAME}("
-            "ctx wrapper.HttpContext, activeProvider Provider, headers [][2]string, body []byte) "
-            f"(http.Header, []byte, error), expected func (*ProviderConfig) {HELPER_NAME}("
-            "wrapper.HttpContext, Provider, [][2]string, []byte) (http.Header, []byte, error); "
-            + DIFFERS,
+            f"provider/failover.go:{SIGNATURE_AT} declares func (s ProviderConfig) {HELPER_NAME}("
+            "ctx wrapper.HttpContext, to Provider, sent [][2]string, payload []byte) "
+            f"(out http.Header, made []byte, err error), expected {EXPECTED_TYPES}; " + DIFFERS,
             id="another receiver",
         ),
         pytest.param(
             changed(
-                FAILOVER, (f"body, err = {CALL_DEFAULT}\n", 2 * f"body, err = {CALL_DEFAULT}\n")
+                FAILOVER, (f"made, err = {CALL_DEFAULT}\n", 2 * f"made, err = {CALL_DEFAULT}\n")
             ),
             f"provider/failover.go:{SIGNATURE_AT} transformRequestHeadersAndBody names "
-            "ApiNameChatCompletion 5 times (lines: 26, 30, 32, 34, 35), expected 4; " + DIFFERS,
+            "ApiNameChatCompletion 5 times (lines: 25, 29, 31, 33, 34), expected 4; " + DIFFERS,
             id="five uses",
         ),
         pytest.param(
-            changed(FAILOVER, (CALL_DEFAULT, "body, nil")),
+            changed(FAILOVER, (CALL_DEFAULT, "payload, nil")),
             f"provider/failover.go:{SIGNATURE_AT} transformRequestHeadersAndBody names "
-            "ApiNameChatCompletion 3 times (lines: 26, 30, 32), expected 4; " + DIFFERS,
+            "ApiNameChatCompletion 3 times (lines: 25, 29, 31), expected 4; " + DIFFERS,
             id="three uses",
         ),
         pytest.param(
             changed(
-                FAILOVER, (CALL_DEFAULT, "c.anotherTransform(ctx, ApiNameChatCompletion, body)")
+                FAILOVER, (CALL_DEFAULT, "s.anotherTransform(ctx, ApiNameChatCompletion, payload)")
             ),
             "rule forward-to-default-transform applies 0 times in provider/failover.go "
             f"(lines: none), expected 1; {DIFFERS}",
             id="a use elsewhere",
         ),
         pytest.param(
-            changed(FAILOVER, ("\tvar err error\n", '\tvar err error\n\tapiName := "x"\n')),
-            "provider/failover.go:29 transformRequestHeadersAndBody already uses the name apiName, "
+            changed(FAILOVER, (DISPATCH, f'\tapiName := "x"\n{DISPATCH}')),
+            "provider/failover.go:27 transformRequestHeadersAndBody already uses the name apiName, "
             f"expected it to be free for the new argument; {DIFFERS}",
             id="apiName taken",
         ),
@@ -471,13 +518,13 @@ def another(code: str, package: str = "provider") -> str:
             id="a retry with two API names",
         ),
         pytest.param(
-            changed(RETRY, ("\trequestBody :=", "\tapiName, requestBody := ApiName(says),")),
+            changed(RETRY, ("\tpayload :=", "\tapiName, payload := ApiName(says),")),
             "provider/retry.go:11 declares apiName again inside sendRetryRequest, "
             f"expected it to be the parameter throughout; {DIFFERS}",
             id="a retry that shadows its API name",
         ),
         pytest.param(
-            changed(RETRY, ("\trequestBody :=", "\tapiName = ApiName(says)\n\trequestBody :=")),
+            changed(RETRY, ("\tpayload :=", "\tapiName = ApiName(says)\n\tpayload :=")),
             "provider/retry.go:11 sets apiName inside sendRetryRequest, expected it to be what "
             f"sendRetryRequest was given throughout; {DIFFERS}",
             id="a retry that sets its API name",
@@ -486,8 +533,8 @@ def another(code: str, package: str = "provider") -> str:
             changed(
                 FAILOVER,
                 (
-                    "\t\tfor range c.tokens",
-                    '\t\tApiNameChatCompletion := "x"\n\t\tfor range c.tokens',
+                    "\t\tfor range s.down",
+                    '\t\tApiNameChatCompletion := "x"\n\t\tfor range s.down',
                 ),
             ),
             "provider/failover.go:11 declares ApiNameChatCompletion again inside "
@@ -495,11 +542,9 @@ def another(code: str, package: str = "provider") -> str:
             id="a health check that shadows Chat Completions",
         ),
         pytest.param(
-            changed(
-                FAILOVER, ("\tvar err error\n", '\tvar err error\n\tApiNameChatCompletion := "x"\n')
-            ),
+            changed(FAILOVER, (DISPATCH, f'\tApiNameChatCompletion := "x"\n{DISPATCH}')),
             f"provider/failover.go:{SIGNATURE_AT} transformRequestHeadersAndBody names "
-            "ApiNameChatCompletion 5 times (lines: 26, 29, 31, 33, 35), expected 4; " + DIFFERS,
+            "ApiNameChatCompletion 5 times (lines: 25, 27, 30, 32, 34), expected 4; " + DIFFERS,
             id="a helper that shadows Chat Completions",
         ),
         pytest.param(
@@ -523,7 +568,7 @@ def another(code: str, package: str = "provider") -> str:
             {
                 **BEFORE,
                 OTHER: "//go:build never\n\n"
-                + another(f"func x(c *ProviderConfig) {{ {SECOND_CALL} }}"),
+                + another(f"func x(s *ProviderConfig) {{ {SECOND_CALL} }}"),
             },
             f"provider/other.go:5 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
             id="another caller that is built elsewhere",
@@ -542,8 +587,8 @@ def another(code: str, package: str = "provider") -> str:
             changed(
                 RETRY,
                 (
-                    f"c.{HELPER_NAME}(ctx, activeProvider, [",
-                    f"(c.{HELPER_NAME})(ctx, activeProvider, [",
+                    f"s.{HELPER_NAME}(ctx, to, [",
+                    f"(s.{HELPER_NAME})(ctx, to, [",
                 ),
             ),
             f"provider/retry.go:12 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
@@ -552,7 +597,7 @@ def another(code: str, package: str = "provider") -> str:
         pytest.param(
             changed(
                 FAILOVER,
-                ("wrapper.NewHttpContext(), activeProvider, headers, body)", "four())"),
+                ("wrapper.Nobody(), to, sent, payload)", "four())"),
             ),
             "rule health-check-passes-chat-completions applies 0 times in provider/failover.go "
             f"(lines: none), expected 1; {DIFFERS}",
@@ -572,13 +617,13 @@ def another(code: str, package: str = "provider") -> str:
         pytest.param(
             changed(
                 RETRY,
-                ("const says", f"func (c *ProviderConfig) x() {{ {SECOND_CALL} }}\n\nconst says"),
+                ("const says", f"func (s *ProviderConfig) x() {{ {SECOND_CALL} }}\n\nconst says"),
             ),
             f"provider/retry.go:5 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
             id="another caller in the same file",
         ),
         pytest.param(
-            {**BEFORE, OTHER: another(f"func x(c *ProviderConfig) {{ {SECOND_CALL} }}")},
+            {**BEFORE, OTHER: another(f"func x(s *ProviderConfig) {{ {SECOND_CALL} }}")},
             f"provider/other.go:3 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
             id="another caller in another file",
         ),
@@ -588,7 +633,7 @@ def another(code: str, package: str = "provider") -> str:
             id="a method value",
         ),
         pytest.param(
-            changed(RETRY, ("_, _, err := c.", f"f := c.{HELPER_NAME}\n\t_, _, err := c.")),
+            changed(RETRY, ("_, _, err := s.", f"f := s.{HELPER_NAME}\n\t_, _, err := s.")),
             f"provider/retry.go:12 uses transformRequestHeadersAndBody too, {EXPECTED_CALLERS}",
             id="a method value in a known caller",
         ),
@@ -603,7 +648,7 @@ def another(code: str, package: str = "provider") -> str:
             id="an interface",
         ),
         pytest.param(
-            {**BEFORE, TEST: another(f"func x(c *ProviderConfig) {{ {SECOND_CALL} }}")},
+            {**BEFORE, TEST: another(f"func x(s *ProviderConfig) {{ {SECOND_CALL} }}")},
             "provider/retry_test.go:3 uses transformRequestHeadersAndBody and would not compile "
             "after the fix, which adds an argument; "
             "give the fix together with its tests by --fixed-ref or --fixed-patch",
@@ -651,11 +696,11 @@ def with_rule(rule: Rule) -> tuple[Rule, ...]:
 def test_a_mutant_is_the_fix_with_a_rule_left_out(tmp_path: Path) -> None:
     rules = tuple(rule for rule in RULES if rule.id != "forward-to-body-transform")
     forgotten = (
-        "TransformRequestBody(ctx, apiName",
-        "TransformRequestBody(ctx, ApiNameChatCompletion",
+        "t.TransformRequestBody(ctx, apiName",
+        "t.TransformRequestBody(ctx, ApiNameChatCompletion",
     )
     assert fixed(tmp_path, BEFORE, rules) == {
-        FAILOVER: AFTER[FAILOVER].replace(f"handler.{forgotten[0]}", f"handler.{forgotten[1]}"),
+        FAILOVER: AFTER[FAILOVER].replace(*forgotten),
         RETRY: AFTER[RETRY],
     }
 
@@ -665,50 +710,38 @@ def test_a_mutant_is_the_fix_with_a_rule_that_writes_something_else(tmp_path: Pa
     chat = replace(retry, rewrite={"PROVIDER": "$PROVIDER, ApiNameChatCompletion"})
     assert fixed(tmp_path, BEFORE, with_rule(chat)) == {
         FAILOVER: AFTER[FAILOVER],
-        RETRY: AFTER[RETRY].replace(
-            "activeProvider, apiName,", "activeProvider, ApiNameChatCompletion,"
-        ),
+        RETRY: AFTER[RETRY].replace("to, apiName,", "to, ApiNameChatCompletion,"),
     }
 
 
 def test_a_mutant_is_the_fix_and_a_further_rule(tmp_path: Path) -> None:
     swap = Rule(
-        id="swap-dispatch",
+        id="swap-cases",
         says="The dispatch asks for the transform of body and headers first.",
         file=FAILOVER,
         where={
             "rule": {
-                "kind": "if_statement",
+                "kind": "type_switch_statement",
                 "all": [
                     inside(method(HELPER_NAME)),
-                    {"has": {"field": "initializer", "pattern": "$FIRST"}},
-                    {"has": {"field": "consequence", "pattern": "$THEN"}},
-                    {
-                        "has": {
-                            "field": "alternative",
-                            "kind": "if_statement",
-                            "all": [
-                                {"has": {"field": "initializer", "pattern": "$SECOND"}},
-                                {"has": {"field": "consequence", "pattern": "$ELSE"}},
-                            ],
-                        },
-                    },
+                    {"has": {"kind": "type_case", "nthChild": 3, "pattern": "$FIRST"}},
+                    {"has": {"kind": "type_case", "nthChild": 4, "pattern": "$SECOND"}},
                 ],
             },
         },
-        rewrite={"FIRST": "$SECOND", "THEN": "$ELSE", "SECOND": "$FIRST", "ELSE": "$THEN"},
+        rewrite={"FIRST": "$SECOND", "SECOND": "$FIRST"},
         places=1,
     )
     files = fixed(tmp_path, BEFORE, (*RULES, swap))
-    assert files[FAILOVER].splitlines()[28:36] == [
-        "\tif handler, ok := activeProvider.(TransformRequestBodyHeadersHandler); ok {",
-        "\t\tbody, err = handler.TransformRequestBodyHeaders(ctx, apiName, body, modifiedHeaders)",
-        "\t} else if handler, ok := activeProvider.(TransformRequestBodyHandler); ok {",
-        "\t\tbody, err = handler.TransformRequestBody(ctx, apiName, body)",
-        "\t} else {",
-        "\t\tbody, err = c.defaultTransformRequestBody(ctx, apiName, body)",
-        "\t}",
-        "\treturn modifiedHeaders, body, err",
+    start = AFTER[FAILOVER].splitlines().index(DISPATCH.strip("\n"))
+    assert files[FAILOVER].splitlines()[start : start + 7] == [
+        DISPATCH.strip("\n"),
+        "\tcase bodyWithHeaders:",
+        "\t\tmade, err = t.TransformRequestBodyHeaders(ctx, apiName, payload, out)",
+        "\tcase bodyAlone:",
+        "\t\tmade, err = t.TransformRequestBody(ctx, apiName, payload)",
+        "\tdefault:",
+        "\t\tmade, err = s.defaultTransformRequestBody(ctx, apiName, payload)",
     ]
     written(tmp_path, files)
     assert go(tmp_path, "gofmt", "-l", ".") == ""
