@@ -65,12 +65,12 @@ retry went to
 {before}.
 This patch leaves that as it is. Three lines after the helper's dispatch would mend it:
 
-    if c.providerBasePath != "" {{
-        modifiedHeaders.Set(":path", c.applyProviderBasePath(modifiedHeaders.Get(":path")))
+    if path := headers.Get(":path"); c.providerBasePath != "" {{
+        headers.Set(":path", c.applyProviderBasePath(path))
     }}
 
-modifiedHeaders are the headers that the helper returns; applyProviderBasePath is the function that
-ai-proxy applies to the path of a first attempt."""
+headers are those that the helper returns; applyProviderBasePath is what ai-proxy itself applies to
+the path of a first attempt."""
 
 
 _ANOTHER_BASELINE = (

@@ -117,7 +117,7 @@ def test_its_description_states_scope_and_what_becomes_of_a_base_path(made: Made
     lost = [f"/v1/videos/{kind}?trace=1" for kind in ("text2video", "image2video")]
     assert f"on this source the retry goes to {lost[0]} and {lost[1]} without it." in words
     assert "before the transform of body and headers, and again after it" in words
-    assert 'c.applyProviderBasePath(modifiedHeaders.Get(":path"))' in words
+    assert 'headers.Set(":path", c.applyProviderBasePath(path))' in words
     assert "The proposal is #4718." in words
     assert "the content type of a retry is JSON, even where its body is a multipart form" in words
     assert f"Made from {PLUGIN}" in description
