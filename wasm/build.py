@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from wasm.records import Variant
     from wasm.source import Request, Tree
 
-_TARGET = {"GOOS": "wasip1", "GOARCH": "wasm"}
 _OUTPUT = "main.wasm"
 _SHOWN_LINES = 30
 _CHANGED = re.compile(r"^(\S+ \S+): (?:dir|zip) has been modified \((.+)\)$", re.MULTILINE)
@@ -54,14 +53,14 @@ def built_from(tree: Tree, variant: Variant) -> Module:
         source=tree.source,
         go_version=go.version,
         command=["go", *argv],
-        environment=go.pinned | _TARGET,
+        environment=go.pinned | toolchain.TARGET,
         seconds=0.0,
     )
 
     def fill(draft: Path) -> None:
         start = time.monotonic()
         with cache.scratch("go-build") as temporary:
-            env = go.environment | _TARGET | {"GOTMPDIR": str(temporary)}
+            env = go.environment | toolchain.TARGET | {"GOTMPDIR": str(temporary)}
             _compile([go.program, *argv], tree, env)
             _refuse_changed_dependencies(go.program, tree, env)
         seconds = round(time.monotonic() - start, 3)

@@ -115,6 +115,13 @@ def _refuse_links_out(folder: Path, shown: str) -> None:
                 f"{path.readlink()}, outside the repository; expected a tree that stands alone; "
                 "replace the link by the file"
             )
+        # Go passes over a file that begins so, and over none else.
+        if path.suffix == ".go" and path.name[0] not in "._" and not path.exists():
+            raise SourceError(
+                f"{path.relative_to(folder).as_posix()} in {shown} is a link to "
+                f"{path.readlink()}, which is not among the files of the plugin; expected a tree "
+                "that stands alone; replace the link by the file"
+            )
 
 
 def _glob_below(folder: str) -> str:

@@ -12,15 +12,14 @@ from wasm.errors import SourceError
 if TYPE_CHECKING:
     from pathlib import Path
 
-# No hook, daemon or upkeep of the user's runs, and no file is taken for unchanged on less than git
-# knows of it. No index of ours becomes a sparse one, or a split
-# one, whose other half git would write into the user's repository.
+# No hook, daemon or upkeep of the user's runs, and a file's name is what the disk has. No index of
+# ours becomes a sparse one, or a split one, whose other half git would write into the user's
+# repository.
 _QUIET = {
-    "core.checkStat": "default",
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
+    "core.ignoreCase": "false",
     "core.splitIndex": "false",
-    "core.trustctime": "true",
     "core.warnAmbiguousRefs": "true",
     "fetch.writeCommitGraph": "false",
     "gc.auto": "0",

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from ast_grep_py import SgRoot
 
 from wasm import command
 from wasm.errors import BuildError
+from wasm.toolchain import TARGET
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from ast_grep_py import Config
 
     from wasm.toolchain import Toolchain
 
+_T = TypeVar("_T", bound=msgspec.Struct)
 # What Go takes for a test (`go help testfunc`). TestMain is none; an example is one only if a
 # comment says what it prints.
 _IS_A_TEST: Config = {
@@ -37,6 +41,12 @@ class GoModule(msgspec.Struct, frozen=True, rename="pascal"):
     version: str = ""
     dir: str = ""
     main: bool = False
+    replace: GoModule | None = None
+
+    @property
+    def downloaded(self) -> bool:
+        """Whether it lies in Go's module cache: not the main one, a vendored one or a folder."""
+        return self.dir != "" and (self.replace or self).version != ""
 
 
 class Package(msgspec.Struct, frozen=True, rename="pascal"):
@@ -62,7 +72,34 @@ class Package(msgspec.Struct, frozen=True, rename="pascal"):
         )
 
 
-_FIELDS = ",".join(field.encode_name for field in msgspec.structs.fields(Package))
+class Sources(msgspec.Struct, frozen=True, rename="pascal"):
+    """What Go reads of a package: files by the names that they have in its folder."""
+
+    dir: str = ""
+    standard: bool = False
+    module: GoModule | None = None
+    go_files: tuple[str, ...] = ()
+    cgo_files: tuple[str, ...] = ()
+    ignored_go_files: tuple[str, ...] = ()
+    ignored_other_files: tuple[str, ...] = ()
+    c_files: tuple[str, ...] = msgspec.field(default=(), name="CFiles")
+    h_files: tuple[str, ...] = msgspec.field(default=(), name="HFiles")
+    s_files: tuple[str, ...] = msgspec.field(default=(), name="SFiles")
+    syso_files: tuple[str, ...] = ()
+    embed_files: tuple[str, ...] = ()
+    test_go_files: tuple[str, ...] = ()
+    x_test_go_files: tuple[str, ...] = msgspec.field(default=(), name="XTestGoFiles")
+    test_embed_files: tuple[str, ...] = ()
+    x_test_embed_files: tuple[str, ...] = msgspec.field(default=(), name="XTestEmbedFiles")
+
+    @property
+    def files(self) -> Iterator[str]:
+        """All of them; Go and its users take a leading _ or . for `not mine`."""
+        for field in msgspec.structs.fields(self):
+            if field.name.endswith("_files"):
+                for name in getattr(self, field.name):
+                    if field.name != "ignored_go_files" or not name.startswith(("_", ".")):
+                        yield name
 
 
 def packages(go: Toolchain, plugin: Path, *flags: str) -> list[Package]:
@@ -71,23 +108,47 @@ def packages(go: Toolchain, plugin: Path, *flags: str) -> list[Package]:
     Raises:
         BuildError: Go cannot make sense of the folder.
     """
-    argv = [go.program, "list", "-e", f"-json={_FIELDS}", *flags, "./..."]
-    done = command.run(argv, cwd=plugin, env=go.environment)
+    return _listed(go, plugin, go.environment, Package, flags)
+
+
+def read_by_go(go: Toolchain, plugin: Path) -> set[Path]:
+    """Return the files that a build of a plugin reads, and its tests; Go's own and caches' apart.
+
+    go.mod and what else is no package's is not among them.
+
+    Raises:
+        BuildError: Go cannot make sense of the folder.
+    """
+    found = set()
+    for package in _listed(go, plugin, go.environment | TARGET, Sources, ("-deps",)):
+        own = package.module is None or not package.module.downloaded
+        if own and package.dir and not package.standard:
+            found |= {Path(package.dir) / name for name in package.files}
+    return found
+
+
+def _listed(
+    go: Toolchain, plugin: Path, env: dict[str, str], of: type[_T], flags: Sequence[str]
+) -> list[_T]:
+    fields = ",".join(field.encode_name for field in msgspec.structs.fields(of))
+    argv = [go.program, "list", "-e", f"-json={fields}", *flags, "./..."]
+    # Go names folders as PWD does, through a link too.
+    done = command.run(argv, cwd=plugin, env={**env, "PWD": str(plugin)})
     if not done.succeeded:
         raise BuildError(
             f"go list could not be run: {done.last_line}; expected it to read the plugin's "
             "packages; see what `go list ./...` says in its folder"
         )
-    return _read(done.stdout.decode())
+    return _read(done.stdout.decode(), of)
 
 
-def _read(text: str) -> list[Package]:
+def _read(text: str, of: type[_T]) -> list[_T]:
     """Read JSON values that stand one after the other."""
     decoder, found, rest = json.JSONDecoder(), [], text.strip()
     position = 0
     while position < len(rest):
         value, position = decoder.raw_decode(rest, position)
-        found.append(msgspec.convert(value, Package))
+        found.append(msgspec.convert(value, of))
         while position < len(rest) and rest[position].isspace():
             position += 1
     return found

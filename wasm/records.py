@@ -68,6 +68,8 @@ class Source:
         uncommitted: Those changes.
         fix: What was applied on top, on the fixed variant.
         files_sha256: Digest over path, mode and bytes of every file that the build saw.
+        notes: What a build of the user's own might take otherwise (docs/sources.md), a sentence
+            each.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Source:
     uncommitted: Patch | None = None
     fix: Fix | None = None
     files_sha256: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +105,7 @@ class Module:
     seconds: float
 
     @property
-    def summary(self) -> tuple[str, str]:
+    def summary(self) -> tuple[str, ...]:
         """Where it came from and what it is, a line each."""
         source = self.source
         dirty = " with uncommitted changes" if source.dirty else ""
@@ -110,6 +113,7 @@ class Module:
         origin = f"{source.plugin} of {source.repository} at {source.commit[:12]}{dirty}{fix}"
         return (
             f"{self.variant}: {origin}",
+            *(f"{self.variant}: {note}" for note in source.notes),
             f"{self.variant}: module {self.sha256} ({self.size_bytes / 1e6:.1f} MB)",
         )
 

@@ -10,18 +10,18 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from wasm import cache, git
 from wasm.errors import SourceError
 from wasm.files import File
 from wasm.records import Patch, sha256_of
+from wasm.work_tree import WorkTree, not_files_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from wasm import command
 
@@ -46,6 +46,14 @@ _FULL_NAME = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _NO_REF_ALONE = re.compile(r"[0-9a-fA-F]{4,}|.*[~^@:].*")
 # Where git looks for a ref that is not named in full (gitrevisions(7)).
 _PLACES = ("refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
+_TRUSTING = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "all",
+}
+# What asks git to change a file's bytes on their way to a work tree, and the values that do not.
+_CONVERSIONS = ("eol", "filter", "ident", "working-tree-encoding")
+_NO_CONVERSION = ("unspecified", "unset", "lf", "UTF-8", "utf-8")
 _PARTIAL = r"^(remote\..*\.promisor|extensions\.partialclone)$"
 
 
@@ -67,6 +75,8 @@ class Repository:
     partial: bool
     _environment: dict[str, str]
     _index: Path
+    _users_index: Path
+    _trusts_modes: bool
 
     def commit(self, ref: str) -> str:
         """Return the commit that a ref names.
@@ -106,44 +116,15 @@ class Repository:
         kind = self._git("cat-file", "-t", name)
         return name if kind.stdout.strip() == b"tree" else None
 
-    def work_tree(self, folders: Sequence[str]) -> str:
-        """Return a tree of these folders as they lie in the work tree.
+    @property
+    def lies(self) -> WorkTree:
+        """The work tree; not of a bare repository."""
+        places = (self.folder, self._users_index, self._index)
+        return WorkTree(*places, self.name, self._trusts_modes, self._need, self._write)
 
-        Untracked files that are not ignored belong to it: they take part in a build. Files that a
-        sparse checkout left out are as in HEAD; the copy of the user's index knows which.
-        """
-        # Without our environment: git would answer with our index's own place.
-        real_index = self.folder / _path_of(self.folder, "--git-path", "index")
-        if real_index.is_file():
-            # With its time: git looks into files that are no older than the index, and only there
-            # finds a change of the same size within the same second.
-            shutil.copy2(real_index, self._index)
-        self._need("read-tree", "--reset", "HEAD")
-        self._take_nothing_for_unchanged(folders)
-        listed = ("--modified", "--deleted", "--others", "--exclude-standard")
-        changed = set(self._need("ls-files", "-z", *listed, "--", *folders).split(b"\0")) - {b""}
-        for path in changed:
-            if path.endswith(b"/"):
-                raise self._not_files_only(path, "repository of its own")
-        # A file that has become a folder goes when that folder's files are added.
-        changed -= {os.path.dirname(path) for path in changed}  # noqa: PTH120 - bytes
-        names = b"".join(path + b"\0" for path in sorted(changed))
-        self._write("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names)
-        return self._tree_of(self._need("ls-files", "--stage", "-z", "--", *folders))
-
-    def _take_nothing_for_unchanged(self, folders: Sequence[str]) -> None:
-        """Lift the marks by which git passes over files that are there, and may be changed."""
-        rows = [
-            row for row in self._need("ls-files", "-v", "-z", "--", *folders).split(b"\0") if row
-        ]
-        assumed = [row[2:] for row in rows if row[:1].islower()]
-        here = os.fsencode(self.folder)
-        skipped = [row[2:] for row in rows if row[:1] in (b"S", b"s")]
-        skipped = [path for path in skipped if os.path.lexists(os.path.join(here, path))]  # noqa: PTH118 - bytes
-        for flag, paths in (("assume-unchanged", assumed), ("skip-worktree", skipped)):
-            if paths:
-                names = b"".join(path + b"\0" for path in paths)
-                self._write("update-index", f"--no-{flag}", "-z", "--stdin", stdin=names)
+    def work_tree(self, folders: Sequence[str], more: Iterable[str] = ()) -> str:
+        """Return a tree of these folders as they lie in the work tree, byte for byte."""
+        return self._tree_of(self.lies.rows(folders, more))
 
     def tree_with(self, treeish: str, folder: str, changed: dict[str, bytes]) -> str:
         """Return a tree of a folder with other contents of some of its files, byte for byte."""
@@ -201,7 +182,7 @@ class Repository:
             meta, _, path = line.partition(b"\t")
             mode, kind, name = meta.decode().split()
             if kind != "blob":
-                raise self._not_files_only(path, "submodule")
+                raise not_files_only(path, "submodule", self.name)
             rows.append((mode, name, os.fsdecode(path)))
         blobs = self._blobs([name for _, name, _ in rows], [path for _, _, path in rows])
         return [File(path, mode, blob) for (mode, _, path), blob in zip(rows, blobs, strict=True)]
@@ -224,11 +205,28 @@ class Repository:
             at = end + 1 + size + 1
         return blobs
 
-    def _not_files_only(self, path: bytes, kind: str) -> SourceError:
-        return SourceError(
-            f"{os.fsdecode(path).rstrip('/')} in {self.name} is a {kind}; expected files only "
-            "below the plugin's folder; name a source without one there"
-        )
+    def conversions(self, treeish: str, paths: Sequence[str]) -> dict[str, str]:
+        """Return the files of a commit that a checkout would convert, and what asks for that."""
+        self._need("read-tree", treeish)
+        names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        asked = ("check-attr", "--cached", "-z", "--stdin", *_CONVERSIONS)
+        parts = self._need(*asked, stdin=names).split(b"\0")
+        told = zip(parts[0::3], parts[1::3], map(os.fsdecode, parts[2::3]), strict=False)
+        found = [
+            (os.fsdecode(path), f"{os.fsdecode(what)}={to}")
+            for path, what, to in told
+            if to not in _NO_CONVERSION
+        ]
+        return dict(reversed(found))
+
+    def setting(self, key: str) -> str:
+        """Return the value of a setting, and nothing for none."""
+        return self._git("config", key).stdout.decode("utf-8", "replace").strip()
+
+    def having(self, treeish: str, paths: Sequence[str]) -> list[str]:
+        """Return those of some paths that are files of a commit."""
+        listed = self._need("ls-tree", "-z", "--name-only", "--full-tree", treeish, "--", *paths)
+        return [os.fsdecode(path) for path in listed.split(b"\0") if path]
 
     def _git(self, *arguments: str, stdin: bytes = b"") -> command.Finished:
         return git.run(*arguments, cwd=self.folder, env=self._environment, stdin=stdin)
@@ -262,7 +260,10 @@ def opened(path: Path) -> Iterator[Repository]:
         raise SourceError(
             f"no folder at --source {path}; expected a git checkout, a git URL, or `reference`"
         )
-    found = git.run("rev-parse", "--is-inside-work-tree", cwd=path)
+    # A bare repository that is named is an explicit one, as safe.bareRepository asks for.
+    named = all((path / part).exists() for part in ("HEAD", "objects", "refs"))
+    trusting = _TRUSTING if named else {}
+    found = git.run("rev-parse", "--is-inside-work-tree", cwd=path, env=trusting)
     if foreign := re.search("dubious ownership in repository at '(.+)'", found.stderr):
         raise SourceError(
             f"the git repository at --source {path} is another user's, so git does not read it; "
@@ -276,25 +277,40 @@ def opened(path: Path) -> Iterator[Repository]:
         )
     # A .git folder that is named itself has no work tree either.
     bare = found.stdout.strip() != b"true"
-    top = Path(_path_of(path, "--absolute-git-dir" if bare else "--show-toplevel"))
-    objects = top / _path_of(top, "--git-path", "objects")
-    remote = git.run("remote", "get-url", "origin", cwd=top)
-    named = top.parent if top.name == ".git" else top
-    url = os.fsdecode(remote.stdout).strip() if remote.succeeded else ""
+    place = {"GIT_DIR": _path_of(path, trusting, "--absolute-git-dir")}
+    top = Path(place["GIT_DIR"])
+    if not bare:
+        top = Path(_path_of(path, {}, "--show-toplevel"))
+        place["GIT_WORK_TREE"] = str(top)
     with cache.scratch("git") as ours:
         (ours / "objects").mkdir()
-        yield Repository(
-            folder=top,
-            name=_without_credentials(url) if _names_a_host(url) else named.name,
-            bare=bare,
-            partial=git.run("config", "--get-regexp", _PARTIAL, cwd=top).succeeded,
-            _environment={
-                "GIT_INDEX_FILE": str(ours / "index"),
-                "GIT_OBJECT_DIRECTORY": str(ours / "objects"),
-                "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(objects),
-            },
-            _index=ours / "index",
-        )
+        yield _described(top, place, ours, bare=bare)
+
+
+def _described(top: Path, place: dict[str, str], ours: Path, *, bare: bool) -> Repository:
+    remote = git.run("remote", "get-url", "origin", cwd=top, env=place)
+    named = top.parent if top.name == ".git" else top
+    url = os.fsdecode(remote.stdout).strip() if remote.succeeded else ""
+    modes = git.run("config", "--type=bool", "core.fileMode", cwd=top, env=place)
+    # Without our environment: git would answer with our index's own place.
+    objects, index = (
+        top / _path_of(top, place, "--git-path", each) for each in ("objects", "index")
+    )
+    return Repository(
+        folder=top,
+        name=_without_credentials(url) if _names_a_host(url) else named.name,
+        bare=bare,
+        partial=git.run("config", "--get-regexp", _PARTIAL, cwd=top, env=place).succeeded,
+        _environment=place
+        | {
+            "GIT_INDEX_FILE": str(ours / "index"),
+            "GIT_OBJECT_DIRECTORY": str(ours / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(objects),
+        },
+        _index=ours / "index",
+        _users_index=index,
+        _trusts_modes=modes.stdout.strip() != b"false",
+    )
 
 
 @contextlib.contextmanager
@@ -323,7 +339,8 @@ def fetched(url: str, ref: str, folder: str) -> Iterator[Repository]:
         )
 
     def whole(entry: Path) -> bool:
-        return git.run("cat-file", "-e", f"{commit}^{{tree}}", cwd=entry).succeeded
+        wanted = ("cat-file", "-e", f"{commit}^{{tree}}")
+        return git.run(*wanted, cwd=entry, env={"GIT_DIR": str(entry)}).succeeded
 
     key = sha256_of(f"{url} {commit} {folder}".encode())
     with opened(cache.entry("repositories", key, fill, whole)) as repository:
@@ -374,6 +391,7 @@ def _unknown(ref: str, shown: str) -> SourceError:
 
 def _download(draft: Path, url: str, commit: str, folder: str) -> command.Finished:
     """Fetch a commit and a folder's files; stop at the first step that fails."""
+    place = {"GIT_DIR": str(draft)}
     for step in (
         ("init", "--quiet", "--bare"),
         ("config", "remote.origin.url", url),
@@ -382,10 +400,15 @@ def _download(draft: Path, url: str, commit: str, folder: str) -> command.Finish
         ("fetch", "--quiet", "--depth=1", "--filter=blob:none", "--no-tags", "origin", commit),
         ("update-ref", "--no-deref", "HEAD", commit),
     ):
-        done = git.run(*step, cwd=draft, limit_s=_DOWNLOAD_S)
+        done = git.run(*step, cwd=draft, env=place, limit_s=_DOWNLOAD_S)
         if not done.succeeded:
             return done
-    return _fetch_missing(draft, commit, [folder], {})
+    return _fetch_missing(draft, commit, [folder, *above(folder, ".gitattributes")], place)
+
+
+def above(folder: str, name: str) -> list[str]:
+    """Return where a file of a name would lie in the folders above a folder."""
+    return [(parent / name).as_posix() for parent in PurePosixPath(folder).parents]
 
 
 def _fetch_missing(
@@ -400,8 +423,9 @@ def _fetch_missing(
     return git.run(*wanted, cwd=repository, env=env, limit_s=_DOWNLOAD_S)
 
 
-def _path_of(folder: Path, *question: str) -> str:
-    return os.fsdecode(git.run("rev-parse", *question, cwd=folder).stdout).removesuffix("\n")
+def _path_of(folder: Path, env: dict[str, str], *question: str) -> str:
+    answer = git.run("rev-parse", *question, cwd=folder, env=env)
+    return os.fsdecode(answer.stdout).removesuffix("\n")
 
 
 def _quoted(path: Path) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import cache, command, files, paths, repository, retry_identity, toolchain
+from wasm import cache, command, files, own_build, paths, repository, retry_identity, toolchain
 from wasm.errors import SourceError
 from wasm.records import Fix, Patch, Source, Variant
 
@@ -137,11 +137,14 @@ def _opened(request: Request, ref: str) -> Iterator[repository.Repository]:
 
 def _take(found: repository.Repository, request: Request, ref: str | None, root: Path) -> _Taken:
     plugin = request.plugin_folder
-    as_it_lies = ref is None and request.kind != "url" and not found.bare
+    as_it_lies = _as_it_lies(found, request, ref)
     commit = found.commit("HEAD" if request.kind == "url" else ref or "HEAD")
     tree = _plugin_tree(found, commit, request, ref)
+    at = None if as_it_lies else commit
+    if request.kind != paths.REFERENCE:
+        own_build.refuse_workspace(found, plugin, at)
     folders = [plugin]
-    treeish = found.work_tree(folders) if as_it_lies else commit
+    treeish = at or found.work_tree(folders, own_build.no_packages(folders))
     taken = found.files(treeish, folders)
     files.write(taken, root, found.name)
     if not (root / plugin / "go.mod").is_file():
@@ -149,15 +152,21 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
             f"no go.mod in {plugin} of {found.name} at {ref or 'HEAD'}; expected the folder of a "
             "Go-Wasm plugin; name it with --plugin"
         )
-    replaced = _replaced_folders(root, plugin)
-    if replaced:
-        folders += replaced
-        treeish = found.work_tree(folders) if as_it_lies else commit
+    folders += _replaced_folders(root, plugin)
+    read = own_build.ignored_but_read(found, plugin, folders, taken) if as_it_lies else set()
+    if len(folders) > 1 or read:
+        treeish = at or found.work_tree(folders, {*own_build.no_packages(folders), *read})
         # A replaced folder may hold the plugin's own.
         there = {file.path for file in taken}
-        more = [file for file in found.files(treeish, replaced) if file.path not in there]
+        more = [file for file in found.files(treeish, folders) if file.path not in there]
         files.write(more, root, found.name)
+        taken += more
+    if read:
+        own_build.refuse_difference(found, root, plugin, read)
+    own_build.refuse_pointers(found, root, plugin, taken)
     uncommitted = found.diff(commit, treeish, folders) if as_it_lies else None
+    ours = request.kind == paths.REFERENCE
+    notes = [] if ours else list(own_build.notes(found, at, folders, taken))
     source = Source(
         kind=request.kind,
         repository=found.name,
@@ -167,8 +176,24 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
         tree=tree,
         dirty=uncommitted is not None,
         uncommitted=uncommitted,
+        notes=notes,
     )
     return _Taken(source, treeish, folders)
+
+
+def _as_it_lies(found: repository.Repository, request: Request, ref: str | None) -> bool:
+    """Whether the checkout is meant with its uncommitted changes, and not a commit alone."""
+    if request.kind == "url" or ref is not None:
+        return False
+    beside = found.folder.parent / request.plugin_folder
+    named = Path(request.source)
+    if found.bare and found.folder.name == ".git" and named != found.folder and beside.is_dir():
+        raise SourceError(
+            f"core.bare is set in {found.folder.parent}, where files of the plugin lie; expected a "
+            "checkout, whose files git may read; run `git config core.bare false` there, or name a "
+            "commit with --baseline-ref"
+        )
+    return not found.bare
 
 
 def _plugin_tree(

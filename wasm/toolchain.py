@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GO_VERSION = "go1.26.8"
+TARGET = {"GOOS": "wasip1", "GOARCH": "wasm"}
 _OLDEST_THAT_FETCHES = (1, 21)
 _DISK_FULL = "no space left on device"
 
@@ -51,6 +52,8 @@ _PINNED = {
     "GOTOOLCHAIN": GO_VERSION,
     "CGO_ENABLED": "0",
 }
+# Settings of the user that his own build takes, and ours does not.
+_LEFT_OUT = ("GOFLAGS", "GOWORK", "GOEXPERIMENT", "GOWASM", "GO111MODULE")
 # What a shell may hold and a build must not see: every setting of Go (GOOS, GOROOT, GOFIPS140 ...)
 # that is not kept, and WASM_FILE_PATH, which proxytest reads. GOOGLE_... is nobody of Go's.
 _SCRUBBED = re.compile(r"GO[A-Z0-9]*|GO_EXTLINK_ENABLED|WASM_FILE_PATH")
@@ -112,6 +115,23 @@ def locate() -> Toolchain:
     return Toolchain(program, exact.stdout.decode().strip(), environment)
 
 
+def users_own(folder: Path) -> dict[str, str]:
+    """Return settings that the user's own build in a folder takes, and ours does not.
+
+    Raises:
+        BuildError: Go refuses one of them.
+    """
+    env = _machine() | {key: os.environ[key] for key in _LEFT_OUT if key in os.environ}
+    asked = ["env", "-json", *_LEFT_OUT]
+    done = _started(_program(), asked, env | {"GOTOOLCHAIN": "local"}, folder)
+    if not done.succeeded:
+        raise BuildError(
+            f"`go env` fails in {folder}: {done.last_line}; expected settings that Go takes; see "
+            "`go env` there"
+        )
+    return {key: value for key, value in json.loads(done.stdout).items() if value}
+
+
 def refuse_full_disk(done: command.Finished, environment: Mapping[str, str]) -> None:
     """Raise what Go says of a full disk, with the folder that lies on it.
 
@@ -133,9 +153,11 @@ def _machine() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k in passed or not _SCRUBBED.fullmatch(k)}
 
 
-def _started(program: str, arguments: list[str], env: Mapping[str, str]) -> command.Finished:
+def _started(
+    program: str, arguments: list[str], env: Mapping[str, str], folder: Path | None = None
+) -> command.Finished:
     try:
-        return command.run([program, *arguments], env=env)
+        return command.run([program, *arguments], cwd=folder, env=env)
     except OSError as error:
         raise BuildError(
             f"{program} cannot be started ({error.strerror}); expected Go 1.21 or newer; install "

@@ -1,0 +1,175 @@
+"""What the user's own `go build` in a plugin's folder would take, beside what is taken out of it.
+
+docs/sources.md has the rule: what would make the two differ is taken along, refused by name, or
+noted in the record.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from wasm import golist, repository, toolchain
+from wasm.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from wasm.files import File
+    from wasm.repository import Repository
+
+# What Go reads for a package beside what is embedded, by its suffix.
+_SOURCES = frozenset({".go", ".s", ".S", ".sx", ".c", ".h", ".syso"})
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
+# Flags that change no module, or that every build here has.
+_HARMLESS = frozenset(
+    {"buildvcs", "count", "json", "modcacherw", "p", "timeout", "trimpath", "v", "x"}
+)
+_SHOWN = 3
+
+
+def no_packages(folders: Sequence[str]) -> list[str]:
+    """Return where a build finds what is no package's file, and `go list` does not name."""
+    names = ("go.mod", "go.sum", "vendor/modules.txt", "default.pgo")
+    return [(PurePosixPath(folder) / name).as_posix() for folder in folders for name in names]
+
+
+def refuse_workspace(found: Repository, plugin: str, commit: str | None) -> None:
+    """Refuse a go.work that the user's own build takes into account, and ours does not.
+
+    Args:
+        found: The repository.
+        plugin: The plugin's folder in it.
+        commit: None for the checkout as it lies.
+
+    Raises:
+        SourceError: There is one.
+    """
+    here = found.folder / plugin if commit is None else Path("/")
+    work = toolchain.users_own(here).get("GOWORK", "")
+    if not work and commit is not None:
+        beside = [
+            *repository.above(plugin, "go.work"),
+            (PurePosixPath(plugin) / "go.work").as_posix(),
+        ]
+        work = next(iter(found.having(commit, beside)), "")
+    if work in ("", "off"):
+        return
+    place = Path(work)
+    shown = place.relative_to(found.folder) if place.is_relative_to(found.folder) else place
+    raise SourceError(
+        f"{shown} is a workspace in which {plugin} of {found.name} would be built; expected a "
+        "plugin that is built as its own go.mod says, as every module here is; set GOWORK=off, "
+        "with which your own build is the same"
+    )
+
+
+def ignored_but_read(
+    found: Repository, plugin: str, folders: Sequence[str], taken: Iterable[File]
+) -> set[str]:
+    """Return all files that a build in the checkout reads, if a file that git ignores may be one.
+
+    Raises:
+        BuildError: Go cannot make sense of the folder.
+    """
+    embeds = len(folders) > 1 or any(
+        b"//go:embed" in file.content for file in taken if file.path.endswith(".go")
+    )
+    for path in found.lies.ignored(folders):
+        if embeds or path.endswith("/") or PurePosixPath(path).suffix in _SOURCES:
+            return set(_read(found.folder, plugin))
+    return set()
+
+
+def refuse_difference(found: Repository, root: Path, plugin: str, theirs: set[str]) -> None:
+    """Refuse what was taken out when a build reads other files there than in the checkout.
+
+    Raises:
+        SourceError: With the first file that differs.
+        BuildError: Go cannot make sense of the folder.
+    """
+    ours = set(_read(root, plugin))
+    for name in sorted(theirs ^ ours):
+        # A file that a sparse checkout left out is taken: a note has it.
+        if name in theirs or (found.folder / name).exists():
+            reads, lacks = ("checkout", "folder") if name in theirs else ("folder", "checkout")
+            raise SourceError(
+                f"a build in {plugin} of {found.name} reads {name} in the {reads}, and not in the "
+                f"{lacks}: one is the checkout as it lies, the other what is taken out of it; "
+                "expected both to read the same; commit the file, or lift the rule of git that "
+                "ignores it"
+            )
+
+
+def refuse_pointers(found: Repository, root: Path, plugin: str, taken: Iterable[File]) -> None:
+    """Refuse to build from what Git LFS puts in place of a file.
+
+    Raises:
+        SourceError: With the file.
+    """
+    pointers = [file.path for file in taken if file.content.startswith(_LFS_POINTER)]
+    read = sorted({*pointers} & set(_read(root, plugin))) if pointers else []
+    if read:
+        raise SourceError(
+            f"{_listed(read)} in {found.name} is a pointer of Git LFS, and the plugin is built "
+            "from it; expected the file itself; run `git lfs pull` in a checkout and name that "
+            "without a ref"
+        )
+
+
+def notes(
+    found: Repository, commit: str | None, folders: Sequence[str], taken: Sequence[File]
+) -> Iterator[str]:
+    """Give a sentence for each thing that the user's own build might take otherwise.
+
+    Args:
+        found: The repository.
+        commit: None for the checkout as it lies.
+        folders: The folders of it that were taken.
+        taken: Their files.
+    """
+    if commit is None:
+        if left_out := found.lies.left_out(folders):
+            yield f"left out by a sparse checkout, taken as git stores it: {_listed(left_out)}"
+    else:
+        converted = found.conversions(commit, [file.path for file in taken])
+        settings = (("core.autocrlf", "true"), ("core.eol", "crlf"))
+        asked = [f"{key}={to}" for key, to in settings if found.setting(key) == to]
+        if converted or asked:
+            named = [f"{path} ({what})" for path, what in converted.items()]
+            yield (
+                "taken as git stores it, without what a checkout makes of it: "
+                f"{_listed([*asked, *named])}"
+            )
+    if unused := list(_unused(toolchain.users_own(Path("/")))):
+        yield f"set on this machine, and no part of the build: {', '.join(unused)}"
+
+
+def _unused(settings: dict[str, str]) -> Iterator[str]:
+    for key, value in settings.items():
+        if key == "GOFLAGS":
+            try:
+                words = shlex.split(value)
+            except ValueError:
+                words = value.split()
+            names = [word.lstrip("-").partition("=")[0] for word in words]
+            told = [f"-{name}" for name in names if name not in _HARMLESS]
+            if told:
+                yield f"GOFLAGS ({' '.join(told)})"
+        elif value and key != "GOWORK":
+            yield key
+
+
+def _read(root: Path, plugin: str) -> Iterator[str]:
+    """Give the files that a build reads as seen from a root; a link in place of what is beyond."""
+    for path in golist.read_by_go(toolchain.locate(), root / plugin):
+        if path.is_relative_to(root):
+            name = path.relative_to(root)
+            links = [above for above in reversed(name.parents) if (root / above).is_symlink()]
+            yield (links[0] if links else name).as_posix()
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
