@@ -99,7 +99,8 @@ def errors_told() -> Iterator[None]:
 
 
 def _context() -> Path:
-    return Path.home() / ".docker" / "contexts"
+    # Path.home raises where there is none.
+    return Path(os.path.expanduser("~"), ".docker", "contexts")  # noqa: PTH111
 
 
 def _refuse_remote(host: str) -> None:

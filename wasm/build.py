@@ -103,6 +103,7 @@ def _compile(argv: list[str], tree: Tree, env: dict[str, str]) -> None:
     if done.succeeded:
         return
     toolchain.refuse_full_disk(done, env)
+    toolchain.refuse_unreached(done, env, tree.source.plugin)
     lines = done.stderr.strip().splitlines()
     newer = _NEWER_GO.search(done.stderr)
     if newer:

@@ -93,6 +93,26 @@ def apply(patch: bytes, folder: Path, within: Sequence[str], shown: str) -> None
     _refuse_links_out(folder, shown)
 
 
+def changed(patch: bytes, folder: Path, within: Sequence[str]) -> list[str]:
+    """Return which of some folders of the repository a patch changes; it need not apply."""
+    listed = git.run(
+        "apply",
+        "--numstat",
+        "-z",
+        "-",
+        cwd=folder,
+        env={"GIT_CEILING_DIRECTORIES": str(folder.parent)},
+        stdin=patch,
+    )
+    paths = [row.split(b"\t")[-1] for row in listed.stdout.split(b"\0") if row]
+    found = set()
+    for path in map(os.fsdecode, paths):
+        holding = [each for each in within if each == "." or path.startswith(f"{each}/")]
+        if holding:
+            found.add(max(holding, key=len))
+    return sorted(found)
+
+
 def digest(folder: Path) -> str:
     """Return the SHA-256 over path, kind and bytes of every file below a folder."""
     rows: list[str] = []

@@ -46,7 +46,8 @@ def refuse_workspace(found: Repository, plugin: str, commit: str | None) -> None
     Raises:
         SourceError: There is one.
     """
-    here = found.folder / plugin if commit is None else Path("/")
+    own = found.folder / plugin
+    here = own if commit is None and own.is_dir() else Path("/")
     work = toolchain.users_own(here).get("GOWORK", "")
     if not work and commit is not None:
         beside = [
@@ -73,6 +74,8 @@ def ignored_but_read(
     Raises:
         BuildError: Go cannot make sense of the folder.
     """
+    if not (found.folder / plugin).is_dir():
+        return set()
     embeds = len(folders) > 1 or any(
         b"//go:embed" in file.content for file in taken if file.path.endswith(".go")
     )

@@ -45,12 +45,14 @@ class Fix:
         patch: The change itself; empty when the ref changes nothing of the plugin.
         baseline_sha256: ``files_sha256`` of the tree that it was made on.
         places: Rule id -> how many places it changed; empty for a patch file.
+        folders: What it changes: the plugin's folder, and ones that its go.mod replaces.
     """
 
     origin: str
     patch: Patch
     baseline_sha256: str
     places: dict[str, int] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,11 @@ class Module:
         """Where it came from and what it is, a line each."""
         source = self.source
         dirty = " with uncommitted changes" if source.dirty else ""
-        fix = f", fix {source.fix.origin}" if source.fix else ""
+        fix = ""
+        if source.fix:
+            fix = f", fix {source.fix.origin}"
+            if source.fix.folders not in ([], [source.plugin]):
+                fix += f" in {', '.join(source.fix.folders)}"
         origin = f"{source.plugin} of {source.repository} at {source.commit[:12]}{dirty}{fix}"
         return (
             f"{self.variant}: {origin}",

@@ -111,6 +111,9 @@ def taken_out(variant: Variant, request: Request) -> Iterator[Tree]:
             source = replace(source, fix=_between(request, found, root))
         elif variant is Variant.FIXED:
             source = replace(source, fix=_fix(request, found, taken, root))
+        if source.fix is not None:
+            changed = files.changed(source.fix.patch.content, root, taken.folders)
+            source = replace(source, fix=replace(source.fix, folders=changed))
         yield Tree(root=root, source=replace(source, files_sha256=files.digest(root)))
 
 

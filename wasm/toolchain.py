@@ -54,6 +54,25 @@ _PINNED = {
 }
 # Settings of the user that his own build takes, and ours does not.
 _LEFT_OUT = ("GOFLAGS", "GOWORK", "GOEXPERIMENT", "GOWASM", "GO111MODULE")
+# Settings, and what they are by default, that decide whether a module can be fetched.
+_ROUTES = {
+    "GOPROXY": "https://proxy.golang.org,direct",
+    "GOSUMDB": "sum.golang.org",
+    "GOPRIVATE": "",
+    "GONOPROXY": "",
+    "GONOSUMDB": "",
+    "GOINSECURE": "",
+    "GOVCS": "",
+    "GOAUTH": "netrc",
+    **dict.fromkeys(
+        ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), ""
+    ),
+}
+# What Go writes, or a git that it has started, when it reaches nobody who has a module.
+_UNREACHED = re.compile(
+    r"disabled by GO|GOVCS disallows|dial tcp|proxyconnect|: Get \"https?:|git ls-remote|"
+    r"unrecognized import path|reading (?:https?|file):|x509:|no secure protocol|GOPROXY list"
+)
 # What a shell may hold and a build must not see: every setting of Go (GOOS, GOROOT, GOFIPS140 ...)
 # that is not kept, and WASM_FILE_PATH, which proxytest reads. GOOGLE_... is nobody of Go's.
 _SCRUBBED = re.compile(r"GO[A-Z0-9]*|GO_EXTLINK_ENABLED|WASM_FILE_PATH")
@@ -99,18 +118,15 @@ def locate() -> Toolchain:
         )
     settings = _started(program, ["env", "-json", *_KEPT], _machine() | {"GOTOOLCHAIN": "local"})
     kept = {key: value for key, value in json.loads(settings.stdout or b"{}").items() if value}
-    if not Path(kept.get("GOCACHE", "/")).is_absolute():
-        raise BuildError(
-            "GOCACHE is off, or no absolute path; expected the folder without which Go builds "
-            "nothing; unset it, or name one"
-        )
+    _refuse_no_room(kept)
     environment = _machine() | kept | _PINNED
     exact = _started(program, ["version"], environment)
     if not exact.succeeded or f" {GO_VERSION} " not in exact.stdout.decode():
         refuse_full_disk(exact, environment)
         raise BuildError(
             f"{GO_VERSION} could not be fetched: {exact.last_line}; expected Go's module proxy to "
-            "answer; check the network and GOPROXY, or install that version"
+            f"answer; check the network and {_routes(environment, exact.stderr)}, or install that "
+            "version"
         )
     return Toolchain(program, exact.stdout.decode().strip(), environment)
 
@@ -130,6 +146,59 @@ def users_own(folder: Path) -> dict[str, str]:
             "`go env` there"
         )
     return {key: value for key, value in json.loads(done.stdout).items() if value}
+
+
+def refuse_unreached(done: command.Finished, environment: Mapping[str, str], plugin: str) -> None:
+    """Raise what Go says of modules that it could not fetch, with the settings that had a part.
+
+    Raises:
+        BuildError: A module was neither in the module cache nor to be had.
+    """
+    lines = [line.strip() for line in done.stderr.splitlines() if _UNREACHED.search(line)]
+    if lines:
+        raise BuildError(
+            f"a module that {plugin} needs could not be fetched: {lines[0].rstrip(':')}; expected "
+            "it in Go's module cache, or a module proxy that answers; check the network and "
+            f"{_routes(environment, done.stderr)}",
+            detail=done.stderr.strip(),
+        )
+
+
+def _routes(environment: Mapping[str, str], told: str) -> str:
+    """Return the settings that may be why nothing was fetched: named by Go, else the user's own."""
+    set_here = {
+        name for name, default in _ROUTES.items() if environment.get(name, "") not in ("", default)
+    }
+    # Go fills these from GOPRIVATE.
+    private = environment.get("GOPRIVATE", "")
+    derived = {name for name in ("GONOPROXY", "GONOSUMDB") if environment.get(name) == private}
+    named = {name for name in _ROUTES if f"{name}=" in told or f"{name} disallows" in told}
+    found = named or set_here - derived or {"GOPROXY"}
+    return ", ".join(name for name in _ROUTES if name in found)
+
+
+def _refuse_no_room(settings: Mapping[str, str]) -> None:
+    """Refuse caches that Go could not make; their places follow from HOME unless they are set."""
+    home = os.environ.get("HOME", "")
+    homeless = not Path(home).is_absolute()
+    for variable in ("GOCACHE", "GOMODCACHE"):
+        named = settings.get(variable, "" if homeless else "/")
+        if not Path(named).is_absolute() and homeless and not os.environ.get(variable):
+            raise BuildError(
+                f"HOME is {home!r}, so that Go has no place for its caches; expected a folder that "
+                "can be written; set HOME, or GOCACHE and GOMODCACHE"
+            )
+        if not Path(named).is_absolute():
+            raise BuildError(
+                f"{variable} is off, or no absolute path; expected the folder without which Go "
+                "builds nothing; unset it, or name one"
+            )
+        there = next(each for each in (Path(named), *Path(named).parents) if os.path.lexists(each))
+        if not there.is_dir() or (there != Path(named) and not os.access(there, os.W_OK | os.X_OK)):
+            raise BuildError(
+                f"Go cannot make {variable} at {named}, since {there} is no folder that can be "
+                f"written; expected one; set HOME, or name another with {variable}"
+            )
 
 
 def refuse_full_disk(done: command.Finished, environment: Mapping[str, str]) -> None:

@@ -141,7 +141,8 @@ def _fix(run: Run) -> str:
     if fix is None:
         return ""
     places = ", ".join(f"{rule} {count}" for rule, count in fix.places.items())
-    return f"{fix.origin}, patch SHA-256 {fix.patch.sha256}" + (f" ({places})" if places else "")
+    told = f"{fix.origin}, patch SHA-256 {fix.patch.sha256}" + (f" ({places})" if places else "")
+    return f"{told}, in {', '.join(fix.folders)}" if fix.folders else told
 
 
 def _environment(run: Run) -> str:
@@ -158,6 +159,7 @@ _SOURCE: dict[str, Callable[[Run], str]] = {
     "tree of that folder": lambda run: run.module.source.tree,
     "uncommitted changes": _patch,
     "fix applied": _fix,
+    "notes on the source": lambda run: "; ".join(run.module.source.notes),
     "files as built, SHA-256": lambda run: run.module.source.files_sha256,
     "Go": lambda run: run.module.go_version,
     "build command": lambda run: shlex.join(run.module.command),
