@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from ast_grep_py import SgRoot
 
-from wasm import command
+from wasm import command, toolchain
 from wasm.errors import BuildError
-from wasm.toolchain import TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,7 +119,7 @@ def read_by_go(go: Toolchain, plugin: Path) -> set[Path]:
         BuildError: Go cannot make sense of the folder.
     """
     found = set()
-    for package in _listed(go, plugin, go.environment | TARGET, Sources, ("-deps",)):
+    for package in _listed(go, plugin, go.environment | toolchain.TARGET, Sources, ("-deps",)):
         own = package.module is None or not package.module.downloaded
         if own and package.dir and not package.standard:
             found |= {Path(package.dir) / name for name in package.files}
@@ -135,9 +134,11 @@ def _listed(
     # Go names folders as PWD does, through a link too.
     done = command.run(argv, cwd=plugin, env={**env, "PWD": str(plugin)})
     if not done.succeeded:
+        toolchain.refuse_unreached(done, env, plugin.name)
         raise BuildError(
             f"go list could not be run: {done.last_line}; expected it to read the plugin's "
-            "packages; see what `go list ./...` says in its folder"
+            "packages; see what `go list ./...` says in its folder",
+            detail=done.stderr,
         )
     return _read(done.stdout.decode(), of)
 

@@ -80,7 +80,8 @@ def ignored_but_read(
         b"//go:embed" in file.content for file in taken if file.path.endswith(".go")
     )
     for path in found.lies.ignored(folders):
-        if embeds or path.endswith("/") or PurePosixPath(path).suffix in _SOURCES:
+        folder = path.endswith("/") or (found.folder / path).is_symlink()
+        if embeds or folder or PurePosixPath(path).suffix in _SOURCES:
             return set(_read(found.folder, plugin))
     return set()
 

@@ -444,6 +444,41 @@ def test_a_repository_of_another_user_is_told_with_what_makes_git_read_it(
     )
 
 
+# git's own protection against repositories that nobody has named --------------------------------
+
+
+@pytest.fixture
+def explicit(checkout: Checkout, tmp_path: Path) -> Path:
+    """A bare repository, for a user who has git take such a one only when it is named."""
+    checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "plugin.git"))
+    checkout.git("config", "--global", "safe.bareRepository", "explicit")
+    return tmp_path / "plugin.git"
+
+
+def test_a_bare_repository_that_is_named_is_an_explicit_one(
+    checkout: Checkout, explicit: Path
+) -> None:
+    commit = checkout.git("rev-parse", "HEAD")
+
+    with repository.opened(explicit) as found:
+        assert found.commit("main") == commit
+        assert len(found.files(commit, [checkout.plugin])) == 2
+    for _ in range(2):  # downloaded, and from the cache
+        with repository.fetched(explicit.as_uri(), "main", checkout.plugin) as found:
+            assert found.commit("HEAD") == commit
+            assert len(found.files("HEAD", [checkout.plugin])) == 2
+
+
+def test_a_bare_repository_around_the_folder_that_is_named_is_none_to_read(explicit: Path) -> None:
+    inside = explicit / "somewhere"
+    inside.mkdir()
+
+    with pytest.raises(SourceError) as caught, repository.opened(inside):
+        pass
+
+    assert "safe.bareRepository" in caught.value.sentence
+
+
 # A remote ---------------------------------------------------------------------------------------
 
 

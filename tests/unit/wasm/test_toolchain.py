@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -187,6 +188,118 @@ def test_a_file_named_go_that_is_no_program_is_told(programs: Path) -> None:
         f"{program} cannot be started (Exec format error); expected Go 1.21 or newer; install it, "
         "or take that file off PATH"
     )
+
+
+# What keeps Go from fetching anything, and from keeping it ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "stderr", "named"),
+    [
+        (
+            {"GOSUMDB": "off"},
+            "verifying module: checksum database disabled by GOSUMDB=off",
+            "GOSUMDB",
+        ),
+        ({"GOPROXY": "off"}, "toolchain not available", "GOPROXY"),
+        ({"GOPROXY": "direct"}, "toolchain not available", "GOPROXY"),
+        ({"GOPRIVATE": "*"}, "toolchain not available", "GOPRIVATE"),
+        ({"GOVCS": "*:off", "GOINSECURE": "*"}, "toolchain not available", "GOINSECURE, GOVCS"),
+        ({"HTTPS_PROXY": "http://127.0.0.1:9"}, "toolchain not available", "HTTPS_PROXY"),
+        ({}, "toolchain not available", "GOPROXY"),
+    ],
+)
+def test_a_version_that_cannot_be_fetched_names_the_settings_that_may_be_why(
+    programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    stderr: str,
+    named: str,
+) -> None:
+    answer = json.dumps({key: value for key, value in settings.items() if key.startswith("GO")})
+    fake_go(
+        programs,
+        f"[ \"$1\" = env ] && {{ echo '{answer}'; exit; }}\n"
+        "[ \"$GOTOOLCHAIN\" = local ] && { echo 'go version go1.21.0 linux/amd64'; exit; }\n"
+        f"echo 'go: download go1.26.8: {stderr}' >&2\nexit 1",
+    )
+    for key in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(key, raising=False)
+    for key, value in settings.items():
+        monkeypatch.setenv(key, value)
+
+    assert refusal().endswith(f"; check the network and {named}, or install that version")
+
+
+@pytest.mark.parametrize(
+    ("settings", "stderr", "named"),
+    [
+        ({"GOPROXY": "off"}, "main.go:3:8: module lookup disabled by GOPROXY=off", "GOPROXY"),
+        (
+            {"GOPROXY": "https://a", "HTTPS_PROXY": "http://b"},
+            'x@v1: Get "https://a/x": proxyconnect tcp: dial tcp b:9: connect: connection refused',
+            "GOPROXY, HTTPS_PROXY",
+        ),
+        (
+            {"GOPRIVATE": "*", "GONOPROXY": "*", "GONOSUMDB": "*"},
+            "x@v1: invalid version: git ls-remote -q https://x: exit status 128:",
+            "GOPRIVATE",
+        ),
+        ({"GOVCS": "*:off"}, "GOVCS disallows using git for public x", "GOVCS"),
+        ({"GONOPROXY": "x"}, "unrecognized import path: reading https://x: 404", "GONOPROXY"),
+        (
+            {"GOPROXY": "https://proxy.golang.org,direct", "GOSUMDB": "sum.golang.org"},
+            "x@v1: dial tcp: lookup proxy.golang.org: no such host",
+            "GOPROXY",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_fetched_names_the_settings_that_may_be_why(
+    settings: dict[str, str], stderr: str, named: str
+) -> None:
+    with pytest.raises(BuildError) as caught:
+        toolchain.refuse_unreached(command.Finished(1, b"", stderr), settings, "plugins/x")
+
+    assert caught.value.sentence.endswith(f"; check the network and {named}")
+    assert caught.value.detail == stderr
+
+
+def test_a_compilers_words_are_no_fetch_that_failed() -> None:
+    stderr = "./main.go:3:2: undefined: x\nmissing go.sum entry for module providing package y"
+
+    toolchain.refuse_unreached(command.Finished(1, b"", stderr), {"GOPROXY": "off"}, "plugins/x")
+
+
+@pytest.mark.parametrize("home", [None, "", "a/folder"])
+def test_a_machine_without_a_home_is_told_to_set_it(
+    monkeypatch: pytest.MonkeyPatch, home: str | None, tmp_path: Path
+) -> None:
+    for key in ("HOME", "XDG_CACHE_HOME", "GOCACHE", "GOMODCACHE", "GOPATH"):
+        monkeypatch.delenv(key, raising=False)
+    monkeypatch.setenv("GOENV", "off")
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+
+    assert "set HOME" in refusal()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # room for one of two
+    assert "set HOME" in refusal()
+    monkeypatch.setenv("GOCACHE", str(tmp_path / "build"))
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "mod"))
+    assert toolchain.locate().environment["GOMODCACHE"] == str(tmp_path / "mod")
+
+
+@pytest.mark.parametrize("variable", ["GOCACHE", "GOMODCACHE"])
+def test_a_home_that_is_a_file_is_told_with_what_go_wants_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    (tmp_path / "home").write_text("a file")
+    for key in ("GOCACHE", "GOMODCACHE"):
+        monkeypatch.setenv(key, str(tmp_path / ("home" if key == variable else "there") / "x"))
+
+    told = refusal()
+
+    assert told.startswith(f"Go cannot make {variable} at {tmp_path / 'home' / 'x'}")
+    assert "HOME" in told
 
 
 # Through the command ----------------------------------------------------------------------------
