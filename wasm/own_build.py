@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wasm.repository import Repository
 
 # What Go reads for a package beside what is embedded, by its suffix.
-_SOURCES = frozenset({".go", ".s", ".S", ".sx", ".c", ".h", ".syso"})
+_SOURCES = frozenset({".mod", ".go", ".s", ".S", ".sx", ".c", ".h", ".syso"})
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 # Flags that change no module, or that every build here has.
 _HARMLESS = frozenset(
@@ -71,6 +71,8 @@ def ignored_but_read(
 ) -> set[str]:
     """Return all files that a build in the checkout reads, if a file that git ignores may be one.
 
+    A go.mod that is ignored is among them: for Go its folder is no part of the plugin.
+
     Raises:
         BuildError: Go cannot make sense of the folder.
     """
@@ -79,10 +81,12 @@ def ignored_but_read(
     embeds = len(folders) > 1 or any(
         b"//go:embed" in file.content for file in taken if file.path.endswith(".go")
     )
-    for path in found.lies.ignored(folders):
+    ignored = found.lies.ignored(folders)
+    for path in ignored:
         folder = path.endswith("/") or (found.folder / path).is_symlink()
         if embeds or folder or PurePosixPath(path).suffix in _SOURCES:
-            return set(_read(found.folder, plugin))
+            modules = {each for each in ignored if PurePosixPath(each).name == "go.mod"}
+            return {*_read(found.folder, plugin), *modules}
     return set()
 
 
@@ -95,6 +99,8 @@ def refuse_difference(found: Repository, root: Path, plugin: str, theirs: set[st
     """
     ours = set(_read(root, plugin))
     for name in sorted(theirs ^ ours):
+        if PurePosixPath(name).name == "go.mod":
+            continue
         # A file that a sparse checkout left out is taken: a note has it.
         if name in theirs or (found.folder / name).exists():
             reads, lacks = ("checkout", "folder") if name in theirs else ("folder", "checkout")

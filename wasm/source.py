@@ -157,14 +157,15 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
         )
     folders += _replaced_folders(root, plugin)
     read = own_build.ignored_but_read(found, plugin, folders, taken) if as_it_lies else set()
-    if len(folders) > 1 or read:
+    there = {file.path for file in taken}
+    unseen = read - there
+    if len(folders) > 1 or unseen:
         treeish = at or found.work_tree(folders, {*own_build.no_packages(folders), *read})
         # A replaced folder may hold the plugin's own.
-        there = {file.path for file in taken}
         more = [file for file in found.files(treeish, folders) if file.path not in there]
         files.write(more, root, found.name)
         taken += more
-    if read:
+    if unseen:
         own_build.refuse_difference(found, root, plugin, read)
     own_build.refuse_pointers(found, root, plugin, taken)
     uncommitted = found.diff(commit, treeish, folders) if as_it_lies else None

@@ -262,15 +262,14 @@ def test_an_ignored_file_beyond_a_link_within_the_repository_is_named(checkout: 
     assert f"{checkout.plugin}/vendor" in refusal(request_of(checkout))
 
 
-def test_a_nested_go_mod_that_a_rule_ignores_is_named(checkout: Checkout) -> None:
+def test_a_nested_go_mod_that_a_rule_ignores_is_taken_along(checkout: Checkout) -> None:
     """For Go the folder is no part of the plugin; without that file it would be."""
     checkout.write(f"{checkout.plugin}/inner/inner.go", "package inner\n")
     checkout.write(".gitignore", "zz_*.go\n**/inner/go.mod\n")
     checkout.commit()
     checkout.write(f"{checkout.plugin}/inner/go.mod", "module inner.example/inner\n")
-    add_generated(checkout)
 
-    assert f"{checkout.plugin}/inner/inner.go" in refusal(request_of(checkout))
+    assert f"{checkout.plugin}/inner/go.mod" in contents(request_of(checkout))
 
 
 def test_a_go_file_that_is_a_link_to_what_is_not_taken_is_refused(checkout: Checkout) -> None:
