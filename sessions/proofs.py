@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from pathlib import Path
 
 # The runs that this command has made, by variant: another's may be the latest by now.
@@ -53,7 +55,10 @@ def unit(session: nox.Session) -> None:
 def runtime_baseline(session: nox.Session) -> None:
     """Run the matrix on the baseline: succeeds when it fails exactly as declared."""
     options = prepare(session, "runtime-baseline")
-    with steps.ending_in_a_sentence(session):
+    with (
+        steps.ending_in_a_sentence(session),
+        _comparison_at_the_end(session, options, wanted="fixed" in _MADE_HERE),
+    ):
         _run_matrix(session, options, "baseline")
 
 
@@ -62,14 +67,11 @@ def runtime_fixed(session: nox.Session) -> None:
     """Run the matrix on the fixed module: succeeds when every cell holds; then compare."""
     options = prepare(session, "runtime-fixed")
     with steps.ending_in_a_sentence(session):
-        held: steps.StepFailed | None = None
-        try:
+        stale = _is_to_come(session, "runtime-baseline")
+        if stale:
+            session.log("the comparison follows runtime-baseline, which this command runs later")
+        with _comparison_at_the_end(session, options, wanted=not stale):
             _run_matrix(session, options, "fixed")
-        except steps.StepFailed as failure:
-            held = failure
-        _compare(session, options, decides=held is None)
-        if held is not None:
-            raise held
 
 
 @nox.session
@@ -122,6 +124,31 @@ def mutants(session: nox.Session) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+def _is_to_come(session: nox.Session, name: str) -> bool:
+    """Whether this command has yet to run a session: what an earlier one left is then stale."""
+    manifest = session._runner.manifest  # noqa: SLF001 - nox tells it nowhere else
+    return any(
+        is_queued and runner.friendly_name == name
+        for runner, is_queued in manifest.list_all_sessions()
+    )
+
+
+@contextlib.contextmanager
+def _comparison_at_the_end(
+    session: nox.Session, options: argparse.Namespace, *, wanted: bool
+) -> Iterator[None]:
+    """Compare both runs after a matrix, whether it held or not; then raise what it failed with."""
+    held: steps.StepFailed | None = None
+    try:
+        yield
+    except steps.StepFailed as failure:
+        held = failure
+    if wanted:
+        _compare(session, options, decides=held is None)
+    if held is not None:
+        raise held
+
+
 def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool) -> None:
     """Compare what was recorded, once there are both runs.
 
@@ -135,7 +162,7 @@ def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool
     runs |= _MADE_HERE
     if not all(run.is_dir() for run in runs.values()):
         return
-    if decides and "baseline" in _MADE_HERE:
+    if decides and {"baseline", "fixed"} <= {*_MADE_HERE}:
         steps.run(session, *_report(options, runs))
     else:
         steps.attempt(session, *_report(options, runs))

@@ -41,7 +41,7 @@ def built_from(tree: Tree, variant: Variant) -> Module:
     Raises:
         BuildError: Go could not compile it.
     """
-    go = toolchain.locate()
+    go = toolchain.of(tree.source)
     # -trimpath and -buildvcs=false: the same source gives the same bytes in any folder and any
     # work tree (golang 33772, 58218, 64772).
     argv = ["build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-o", _OUTPUT, "."]
@@ -108,8 +108,8 @@ def _compile(argv: list[str], tree: Tree, env: dict[str, str]) -> None:
     newer = _NEWER_GO.search(done.stderr)
     if newer:
         raise BuildError(
-            f"the go.mod of {tree.source.plugin} asks for Go {newer[1]}; expected {newer[2]} at "
-            "most, with which every module here is built; name a source that builds with it",
+            f"{tree.source.plugin} or a module that it needs asks for Go {newer[1]}; expected "
+            f"{newer[2]} at most, with which both variants are built; name a newer one with --go",
             detail="\n".join(lines[:_SHOWN_LINES]),
         )
     raise BuildError(

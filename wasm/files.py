@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import git
+from wasm import diffs, git
 from wasm.errors import SourceError
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from wasm.diffs import Entry
 
 _LINK = "120000"
 _EXECUTABLE = "100755"
@@ -46,11 +48,37 @@ def write(files: Sequence[File], folder: Path, shown: str) -> None:
     _refuse_links_out(folder, shown)
 
 
-def apply(patch: bytes, folder: Path, within: Sequence[str], shown: str) -> None:
+def add(files: Sequence[File], folder: Path, shown: str) -> None:
+    """Write those files that are not there yet.
+
+    Raises:
+        SourceError: A link leads out of the folder.
+    """
+    write([file for file in files if not os.path.lexists(folder / file.path)], folder, shown)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How a patch was applied: how many files it changed, and how many others it names."""
+
+    changed: int
+    outside: int
+
+
+def apply(  # noqa: PLR0913 - a patch, and all that it has to fit
+    patch: bytes,
+    folder: Path,
+    within: Sequence[str],
+    shown: str,
+    *,
+    baseline: str = "BASELINE",
+    elsewhere: Callable[[Sequence[str]], Sequence[File]] = lambda _: (),
+) -> Applied:
     """Apply a patch to a tree that is not a repository, and prove that the tree changed.
 
     git skips a patch's files that lie outside the folder it was started in, with status 0
-    (bun 35099 is one report of it): hence the look at the tree before and after.
+    (bun 35099 is one report of it): hence the look at the tree before and after. It also skips a
+    file that is renamed out of what it is told to include: such a file is written, then removed.
 
     Args:
         patch: Its bytes.
@@ -58,31 +86,34 @@ def apply(patch: bytes, folder: Path, within: Sequence[str], shown: str) -> None
         within: The folders of the repository that were taken out; the rest of a patch is no
             concern of a build.
         shown: How messages name the patch.
+        baseline: How a command names the commit that the patch has to fit.
+        elsewhere: Gives files of the repository outside these folders; what is moved or copied
+            from there is needed.
 
     Raises:
-        SourceError: It does not apply, or changes nothing of the plugin.
+        SourceError: It does not apply, is not one diff, or changes nothing of the plugin.
     """
+    entries = diffs.read(patch, folder, shown, baseline)
+    inside = [each for each in entries if any(_lies_in(path, within) for path in each.changes)]
+    _refuse_submodules(inside, shown)
+    strangers = [path for each in inside for path in each.paths if not _lies_in(path, within)]
     before = digest(folder)
+    add([file for file in elsewhere(strangers) if file.path in strangers], folder, shown)
+    includes = [_glob(path) for path in strangers] + [_glob_below(name) for name in within]
     done = git.run(
         "apply",
         "--whitespace=nowarn",
         "--no-ignore-whitespace",
-        *(f"--include={_glob_below(name)}" for name in within),
+        *(f"--include={glob}" for glob in includes),
         "-",
         cwd=folder,
-        # No repository around the cache, and no setting of the user's, takes part.
-        env={
-            "GIT_CEILING_DIRECTORIES": str(folder.parent),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_NOSYSTEM": "1",
-        },
+        env=diffs.alone(folder),
         stdin=patch,
     )
     if not done.succeeded:
-        raise SourceError(
-            f"the patch {shown} does not apply: {git.reason(done)}; expected a patch against the "
-            "baseline as `git diff` writes it at the repository's root; make it again from there"
-        )
+        raise diffs.unfit(shown, git.reason(done), patch)
+    for path in strangers:
+        (folder / path).unlink(missing_ok=True)
     if digest(folder) == before:
         place = f"below {within[0]}" if within[0] != "." else "of the plugin"
         example = Path("a", within[0], "main.go").as_posix()
@@ -91,6 +122,20 @@ def apply(patch: bytes, folder: Path, within: Sequence[str], shown: str) -> None
             f"repository's root, such as {example}; make it again from there"
         )
     _refuse_links_out(folder, shown)
+    return Applied(len(inside), len(entries) - len(inside))
+
+
+def _refuse_submodules(entries: Sequence[Entry], shown: str) -> None:
+    for entry in entries:
+        if entry.is_submodule:
+            raise SourceError(
+                f"the patch {shown} changes the submodule {entry.paths[0]}; expected files only "
+                "below the plugin's folder; name a fix without one there"
+            )
+
+
+def _lies_in(path: str, folders: Sequence[str]) -> bool:
+    return any(folder == "." or path.startswith(f"{folder}/") for folder in folders)
 
 
 def changed(patch: bytes, folder: Path, within: Sequence[str]) -> list[str]:
@@ -148,4 +193,9 @@ def _glob_below(folder: str) -> str:
     """Return git's pattern for every path below a folder, whose own name is no pattern."""
     if folder == ".":
         return "*"
-    return re.sub(r"([*?\[\\])", r"\\\1", folder) + "/*"
+    return f"{_glob(folder)}/*"
+
+
+def _glob(path: str) -> str:
+    """Return git's pattern for a path, whose own name is no pattern."""
+    return re.sub(r"([*?\[\\])", r"\\\1", path)

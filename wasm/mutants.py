@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wasm import build, cache, files, patch, regression, source, toolchain
 from wasm.codemod import Rule, call, inside, method
 from wasm.errors import BuildError
-from wasm.records import Fix, Patch, Source, Variant
+from wasm.records import Fix, FixKind, Origin, Patch, Source, Variant
 from wasm.retry_identity import (
     CHAT,
     FAILOVER,
@@ -226,10 +226,10 @@ def run(request: Request, say: Callable[[str], object]) -> tuple[MutantRun, dict
         BuildError: A mutant does not compile, or the tests fail on the fix itself.
     """
     patch.refuse_other_fixes(request)
-    go = toolchain.locate()
     patches: dict[str, bytes] = {}
     tested: list[MutantRecord] = []
     with source.taken_out(Variant.BASELINE, request) as baseline, patch.aside() as ours:
+        go = toolchain.of(baseline.source)
         right, rightly = _tested(go, baseline, ours, FIX)
         if right.failed or right.skipped:
             raise BuildError(
@@ -280,7 +280,7 @@ def _tested(
         tree = replace(baseline, root=root)
         made = patch.difference(ours, ours.tree_of(baseline.root), tree)
         its = Fix(
-            origin=mutant.id,
+            origin=Origin(kind=FixKind.MUTANT, name=mutant.id),
             patch=made,
             baseline_sha256=baseline.source.files_sha256,
             places=dict(rewrite.places),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wasm import paths
+from wasm import goversion, paths
 
 SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
     "--source": {
@@ -37,6 +37,18 @@ SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
         "type": paths.named,
         "help": "or a patch on the baseline, as `git diff` writes it at the repository's root",
+    },
+    "--fixed-worktree": {
+        "action": "store_true",
+        "help": "or the checkout as it lies: HEAD with its uncommitted changes; the baseline is "
+        "then --baseline-ref",
+    },
+    "--go": {
+        "default": None,
+        "metavar": "VERSION",
+        "type": goversion.named,
+        "help": "Go version for both variants (that of go.mod's toolchain line, else of the "
+        "source's builder image, else ours)",
     },
 }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wasm import build, cache, files, findings, git, regression, repository, source, toolchain
 from wasm.errors import BuildError, MisfitError, SourceError
-from wasm.records import Fix, Patch, Source, Variant
+from wasm.records import Fix, FixKind, Patch, Source, Variant
 from wasm.regression import Compared
 from wasm.retry_identity import RULES
 
@@ -114,6 +114,7 @@ def refuse_other_fixes(request: Request) -> None:
     for option, value in (
         ("--fixed-ref", request.fixed_ref),
         ("--fixed-patch", request.fixed_patch),
+        ("--fixed-worktree", request.fixed_worktree),
     ):
         if value:
             raise SourceError(
@@ -151,7 +152,6 @@ def make(request: Request, say: Callable[[str], object]) -> tuple[bytes, PatchRe
         BuildError: The tree after it is not formatted, does not vet, or its tests do not pass.
     """
     refuse_other_fixes(request)
-    go = toolchain.locate()
     with (
         advised(),
         source.taken_out(Variant.BASELINE, request) as baseline,
@@ -160,6 +160,7 @@ def make(request: Request, say: Callable[[str], object]) -> tuple[bytes, PatchRe
         aside() as ours,
     ):
         fix = _built_in(meant)
+        go = toolchain.of(baseline.source)
         for rule in RULES:
             say(f"{rule.id}: {_places(fix.places[rule.id])}: {rule.says}")
         modules = [build.built_from(baseline, Variant.BASELINE)]
@@ -246,7 +247,7 @@ class _BuiltIn:
 
 def _built_in(meant: Tree) -> _BuiltIn:
     made = meant.source.fix
-    if made is None or not made.places:
+    if made is None or made.origin.kind is not FixKind.BUILT_IN:
         raise SourceError(
             "the fix was not made by the built-in rules; expected neither --fixed-ref nor "
             "--fixed-patch; leave them out"

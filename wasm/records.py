@@ -14,6 +14,11 @@ from pathlib import Path
 import msgspec
 
 from wasm.errors import BuildError
+from wasm.goversion import GoChoice
+
+UNPUBLISHED = (
+    "is in no branch that was fetched from there; push it, or others may be unable to fetch it"
+)
 
 
 class Variant(StrEnum):
@@ -36,23 +41,70 @@ class Patch:
         return cls(content=content, sha256=sha256_of(content))
 
 
+class FixKind(StrEnum):
+    """Where a fix came from."""
+
+    BUILT_IN = "built-in"
+    MUTANT = "mutant"
+    PATCH = "patch"
+    REF = "ref"
+    WORK_TREE = "work tree"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a fix came from: the kind, and the name within that kind.
+
+    Attributes:
+        name: The built-in fix's or the mutant's id, the patch file's name, the ref as it was
+            given; empty for the work tree.
+    """
+
+    kind: FixKind
+    name: str = ""
+
+    @property
+    def is_a_tree(self) -> bool:
+        """Whether the fix is a tree of its own, of another commit or state than the baseline's."""
+        return self.kind in (FixKind.REF, FixKind.WORK_TREE)
+
+    def __str__(self) -> str:
+        if self.kind is FixKind.WORK_TREE:
+            return "the work tree"
+        article = "" if self.kind is FixKind.REF else "the "
+        fix = " fix" if self.kind is FixKind.BUILT_IN else ""
+        return f"{article}{self.kind}{fix} {self.name}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fix:
     """What makes the fixed variant differ from the baseline it was made from.
 
     Attributes:
-        origin: A codemod's id, the name of the patch file, or the ref that has it.
+        origin: Where it came from.
         patch: The change itself; empty when the ref changes nothing of the plugin.
         baseline_sha256: ``files_sha256`` of the tree that it was made on.
         places: Rule id -> how many places it changed; empty for a patch file.
         folders: What it changes: the plugin's folder, and ones that its go.mod replaces.
+        places: Rule id -> how many places it changed; of the built-in fix and its mutants alone.
+        applied: How the fixed tree was made with it, in a few words.
+        left_out: What a reader could take for a part of the fixed module and is none: HEAD,
+            uncommitted files, the files of a patch that lie outside the plugin.
     """
 
-    origin: str
+    origin: Origin
     patch: Patch
     baseline_sha256: str
     places: dict[str, int] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
+    applied: str = ""
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """Where the fix came from and what is no part of it, in a line."""
+        none = f"; not part of it: {', '.join(self.left_out)}" if self.left_out else ""
+        return f"{self.origin}{none}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +121,9 @@ class Source:
         dirty: Whether uncommitted changes were taken along.
         uncommitted: Those changes.
         fix: What was applied on top, on the fixed variant.
+        go: The Go version that it is built and tested with; None in a record without a build.
+        unpublished: Whether ``repository`` is a remote of which no fetched branch has the commit,
+            so that nobody else may be able to fetch it.
         files_sha256: Digest over path, mode and bytes of every file that the build saw.
         notes: What a build of the user's own might take otherwise (docs/sources.md), a sentence
             each.
@@ -83,6 +138,8 @@ class Source:
     dirty: bool
     uncommitted: Patch | None = None
     fix: Fix | None = None
+    go: GoChoice | None = None
+    unpublished: bool = False
     files_sha256: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -111,17 +168,18 @@ class Module:
         """Where it came from and what it is, a line each."""
         source = self.source
         dirty = " with uncommitted changes" if source.dirty else ""
-        fix = ""
+        told = [f"{source.plugin} of {source.repository} at {source.commit[:12]}{dirty}"]
+        told += source.notes
+        if source.unpublished:
+            told.append(f"commit {source.commit[:12]} {UNPUBLISHED}")
         if source.fix:
-            fix = f", fix {source.fix.origin}"
-            if source.fix.folders not in ([], [source.plugin]):
-                fix += f" in {', '.join(source.fix.folders)}"
-        origin = f"{source.plugin} of {source.repository} at {source.commit[:12]}{dirty}{fix}"
-        return (
-            f"{self.variant}: {origin}",
-            *(f"{self.variant}: {note}" for note in source.notes),
-            f"{self.variant}: module {self.sha256} ({self.size_bytes / 1e6:.1f} MB)",
-        )
+            elsewhere = source.fix.folders not in ([], [source.plugin])
+            where = f" in {', '.join(source.fix.folders)}" if elsewhere else ""
+            told.append(f"fix{where}: {source.fix.summary}")
+        if source.go:
+            told.append(f"built with {source.go.version}: {source.go.because}")
+        told.append(f"module {self.sha256} ({self.size_bytes / 1e6:.1f} MB)")
+        return tuple(f"{self.variant}: {line}" for line in told)
 
     def read(self) -> bytes:
         """Return the module's bytes.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import cache, git
+from wasm import cache, git, goversion
 from wasm.errors import SourceError
 from wasm.files import File
 from wasm.records import Patch, sha256_of
@@ -165,6 +165,18 @@ class Repository:
         """Return what changed in these folders from one tree to another, None for nothing."""
         content = self._need("diff-tree", *_PLAIN_DIFF, before, after, "--", *folders)
         return Patch.of(content) if content else None
+
+    def changed(self, before: str, after: str, folders: Sequence[str]) -> int:
+        """Return how many files of these folders differ between two trees."""
+        names = ("-r", "--name-only", "-z", "--no-renames")
+        return self._need("diff-tree", *names, before, after, "--", *folders).count(b"\0")
+
+    def keeps_to_itself(self, commit: str) -> bool:
+        """Whether this is named by its remote, of which no fetched branch has the commit."""
+        if not _names_a_host(self.name):
+            return False
+        having = ("--count=1", f"--contains={commit}", "refs/remotes/origin")
+        return not self._need("for-each-ref", *having).strip()
 
     def files(self, treeish: str, folders: Sequence[str]) -> list[File]:
         """Return every file of some folders, as git stores it: no attribute or filter applies.
@@ -403,7 +415,8 @@ def _download(draft: Path, url: str, commit: str, folder: str) -> command.Finish
         done = git.run(*step, cwd=draft, env=place, limit_s=_DOWNLOAD_S)
         if not done.succeeded:
             return done
-    return _fetch_missing(draft, commit, [folder, *above(folder, ".gitattributes")], place)
+    wanted = [folder, *above(folder, ".gitattributes"), *goversion.recipes(folder)]
+    return _fetch_missing(draft, commit, wanted, place)
 
 
 def above(folder: str, name: str) -> list[str]:

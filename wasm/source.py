@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import cache, command, files, own_build, paths, repository, retry_identity, toolchain
+from wasm import cache, command, files, fixes, goversion, own_build, paths, repository, toolchain
 from wasm.errors import SourceError
-from wasm.records import Fix, Patch, Source, Variant
+from wasm.records import Fix, Source, Variant
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 REFERENCE_PLUGIN = "wasm/go/reference"
 AI_PROXY = "plugins/wasm-go/extensions/ai-proxy"
@@ -35,7 +35,9 @@ class Request:
         plugin: The plugin's folder in it; None for ai-proxy's own (or the reference's).
         baseline_ref: The baseline's commit; None for HEAD with its uncommitted changes.
         fixed_ref: The fixed variant's commit.
-        fixed_patch: Or a patch on the baseline; neither: the fix for #4396 as a codemod.
+        fixed_patch: Or a patch on the baseline.
+        fixed_worktree: Or the checkout as it lies; none of these: the fix for #4396 as a codemod.
+        go: The version of Go for both variants; None for the one that the source asks for.
     """
 
     source: str = paths.REFERENCE
@@ -43,6 +45,13 @@ class Request:
     baseline_ref: str | None = None
     fixed_ref: str | None = None
     fixed_patch: Path | None = None
+    fixed_worktree: bool = False
+    go: str | None = None
+
+    @property
+    def names_a_fix(self) -> bool:
+        """Whether another fix than the built-in one is asked for."""
+        return bool(self.fixed_ref or self.fixed_patch or self.fixed_worktree)
 
     @property
     def kind(self) -> str:
@@ -72,6 +81,8 @@ class Request:
             baseline_ref=options.baseline_ref,
             fixed_ref=options.fixed_ref,
             fixed_patch=options.fixed_patch,
+            fixed_worktree=options.fixed_worktree,
+            go=options.go,
         )
 
 
@@ -92,38 +103,90 @@ class Tree:
 def taken_out(variant: Variant, request: Request) -> Iterator[Tree]:
     """Take a variant's tree out of its source and apply what makes it that variant.
 
+    A fix that is named is applied for the baseline, too: where it does not fit, the baseline's
+    matrix would run in vain.
+
     Raises:
-        SourceError: The source, a ref, the plugin's folder or the patch is not what was named.
+        SourceError: The source, a ref, the plugin's folder or the patch is not what was named, or
+            the two variants ask for different versions of Go.
     """
-    if request.fixed_ref and request.fixed_patch:
-        raise SourceError(
-            "--fixed-ref and --fixed-patch were both given; expected one of them, or neither for "
-            "the built-in fix; drop one"
+    _refuse_contradictions(request)
+    with _side(request, request.baseline_ref) as baseline:
+        if variant is Variant.BASELINE and not request.names_a_fix:
+            yield baseline.tree
+            return
+        with _fixed(request, baseline) as fixed:
+            _refuse_two_toolchains(baseline.tree.source, fixed.source)
+            yield baseline.tree if variant is Variant.BASELINE else fixed
+
+
+def _refuse_contradictions(request: Request) -> None:
+    given = [
+        option
+        for option, value in (
+            ("--fixed-ref", request.fixed_ref),
+            ("--fixed-patch", request.fixed_patch),
+            ("--fixed-worktree", request.fixed_worktree),
         )
-    fixed_by_ref = variant is Variant.FIXED and request.fixed_ref is not None
-    ref = request.fixed_ref if fixed_by_ref else request.baseline_ref
-    with _opened(request, ref or "HEAD") as found, cache.scratch("source") as root:
-        taken = _take(found, request, ref, root)
-        source = taken.source
-        if variant is Variant.BASELINE and request.kind != "url":
-            _refuse_no_fix(request, found)
-        if fixed_by_ref:
-            source = replace(source, fix=_between(request, found, root))
-        elif variant is Variant.FIXED:
-            source = replace(source, fix=_fix(request, found, taken, root))
-        if source.fix is not None:
-            changed = files.changed(source.fix.patch.content, root, taken.folders)
-            source = replace(source, fix=replace(source.fix, folders=changed))
-        yield Tree(root=root, source=replace(source, files_sha256=files.digest(root)))
+        if value
+    ]
+    if len(given) > 1:
+        raise SourceError(
+            f"{' and '.join(given)} were given together; expected one of them, or none for the "
+            "built-in fix; drop the others"
+        )
+    if request.fixed_worktree and (request.kind == "url" or request.baseline_ref is None):
+        found = "a URL has no work tree" if request.kind == "url" else "it is the baseline, too"
+        raise SourceError(
+            f"--fixed-worktree cannot be the fixed variant: {found}; expected a checkout, and "
+            "--baseline-ref with the commit that has the defect; give both"
+        )
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """What was taken out: provenance, the tree it came from, and the folders of it."""
+def _refuse_two_toolchains(baseline: Source, fixed: Source) -> None:
+    one, other = baseline.go, fixed.go
+    if one and other and one.version != other.version:
+        raise SourceError(
+            f"the baseline asks for {one.version} ({one.because}) and the fixed variant for "
+            f"{other.version} ({other.because}); expected one Go for both, so that nothing but the "
+            "fix differs; name it with --go"
+        )
 
-    source: Source
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What was taken out of a source: the tree, where it came from, and which folders of it.
+
+    Attributes:
+        treeish: Git's name for what was taken.
+        as_it_lies: Whether that is the work tree.
+    """
+
+    found: repository.Repository
+    tree: Tree
     treeish: str
     folders: list[str]
+    as_it_lies: bool
+
+    def files(self, paths: Sequence[str]) -> list[files.File]:
+        """Return other files of the same state of the repository, by their paths or folders."""
+        if not paths:
+            return []
+        treeish = self.treeish
+        if self.as_it_lies:
+            treeish = self.found.work_tree([*self.folders, *paths])
+        return self.found.files(treeish, paths)
+
+    def replaced_folders(self, root: Path) -> list[str]:
+        """Return the folders that go.mod replaces modules by, in another tree of this plugin."""
+        return _replaced_folders(root, self.tree.source.plugin)
+
+
+@contextlib.contextmanager
+def _side(request: Request, ref: str | None) -> Iterator[Side]:
+    """Take a state of the source out; None is HEAD, with the work tree's changes if it has any."""
+    with _opened(request, ref or "HEAD") as found, cache.scratch("source") as root:
+        yield _take(found, request, ref, root)
 
 
 @contextlib.contextmanager
@@ -138,7 +201,7 @@ def _opened(request: Request, ref: str) -> Iterator[repository.Repository]:
         yield found
 
 
-def _take(found: repository.Repository, request: Request, ref: str | None, root: Path) -> _Taken:
+def _take(found: repository.Repository, request: Request, ref: str | None, root: Path) -> Side:
     plugin = request.plugin_folder
     as_it_lies = _as_it_lies(found, request, ref)
     commit = found.commit("HEAD" if request.kind == "url" else ref or "HEAD")
@@ -181,8 +244,32 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
         dirty=uncommitted is not None,
         uncommitted=uncommitted,
         notes=notes,
+        go=_go(found, commit, root, request),
+        unpublished=request.kind != "url" and found.keeps_to_itself(commit),
+        files_sha256=files.digest(root),
     )
-    return _Taken(source, treeish, folders)
+    return Side(
+        found=found,
+        tree=Tree(root=root, source=source),
+        treeish=treeish,
+        folders=folders,
+        as_it_lies=as_it_lies,
+    )
+
+
+def _go(
+    found: repository.Repository, commit: str, root: Path, request: Request
+) -> goversion.GoChoice:
+    """Return the Go that the tree in a folder asks for; its builder is the commit's."""
+
+    def builder() -> tuple[str, str] | None:
+        recipes = goversion.recipes(request.plugin_folder)
+        there = {file.path: file.content for file in found.files(commit, recipes)}
+        nearest = next((path for path in recipes if path in there), None)
+        return (nearest, there[nearest].decode("utf-8", "replace")) if nearest else None
+
+    go_mod = (root / request.plugin_folder / "go.mod").read_bytes()
+    return goversion.choose(go_mod.decode("utf-8", "replace"), builder, request.go)
 
 
 def _as_it_lies(found: repository.Repository, request: Request, ref: str | None) -> bool:
@@ -243,68 +330,36 @@ def _replaced_folders(root: Path, plugin: str) -> list[str]:
     return folders
 
 
-def _fix(request: Request, found: repository.Repository, taken: _Taken, root: Path) -> Fix:
-    if request.fixed_patch is not None:
-        return _patched(request.fixed_patch, taken, root)
-    return _rewritten(found, taken, root)
-
-
-def _refuse_no_fix(request: Request, found: repository.Repository) -> None:
-    """Refuse a fix that is not there while the baseline is made: its matrix would run in vain."""
-    if request.fixed_ref is not None:
-        found.commit(request.fixed_ref)
-    if request.fixed_patch is not None:
-        _content(request.fixed_patch)
-
-
-def _between(request: Request, found: repository.Repository, root: Path) -> Fix:
-    """Return what a ref changes, seen from the baseline that was asked for with it."""
-    with taken_out(Variant.BASELINE, request) as baseline:
-        before, after = found.tree_of(baseline.root), found.tree_of(root)
-        patch = found.diff(before, after, ["."]) or Patch.of(b"")
-        return Fix(
-            origin=f"ref {request.fixed_ref}",
-            patch=patch,
-            baseline_sha256=baseline.source.files_sha256,
+@contextlib.contextmanager
+def _fixed(request: Request, baseline: Side) -> Iterator[Tree]:
+    """Make the fixed variant's tree."""
+    if request.fixed_ref or request.fixed_worktree:
+        with _side(request, request.fixed_ref) as side:
+            if request.fixed_worktree and not side.as_it_lies:
+                raise SourceError(
+                    f"--fixed-worktree was given and {side.found.name} is a bare repository; "
+                    "expected a checkout with files; name a commit with --fixed-ref"
+                )
+            fix = fixes.between(request, baseline, side)
+            folders = [*dict.fromkeys([*baseline.folders, *side.folders])]
+            source = replace(side.tree.source, fix=_located(fix, side.tree.root, folders))
+            yield replace(side.tree, source=source)
+        return
+    with cache.scratch("fixed") as folder:
+        root = folder / "tree"
+        if request.fixed_patch is not None:
+            fix = fixes.patched(request, request.fixed_patch, baseline, root)
+        else:
+            fix = fixes.rewritten(request, baseline, root)
+        source = replace(
+            baseline.tree.source,
+            fix=_located(fix, root, baseline.folders),
+            go=_go(baseline.found, baseline.tree.source.commit, root, request),
+            files_sha256=files.digest(root),
         )
+        yield Tree(root=root, source=source)
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return paths.content(path)
-    except OSError as error:
-        raise SourceError(
-            f"--fixed-patch {path} cannot be read ({error.strerror}); expected a patch as "
-            "`git diff` writes it; check the path"
-        ) from error
-
-
-def _patched(path: Path, taken: _Taken, root: Path) -> Fix:
-    content = _content(path)
-    baseline_sha256 = files.digest(root)
-    files.apply(content, root, taken.folders, path.name)
-    return Fix(origin=path.name, patch=Patch.of(content), baseline_sha256=baseline_sha256)
-
-
-def _rewritten(found: repository.Repository, taken: _Taken, root: Path) -> Fix:
-    plugin = taken.source.plugin
-    baseline_sha256 = files.digest(root)
-    try:
-        rewrite = retry_identity.fix(root / plugin)
-    except SourceError as error:  # as seen from the repository, not from a folder that will be gone
-        raise error.seen_from(root) from error
-    changed = {f"{plugin}/{name}": content for name, content in rewrite.files.items()}
-    for name, content in changed.items():
-        (root / name).write_bytes(content)
-    patch = found.diff(taken.treeish, found.tree_with(taken.treeish, plugin, changed), [plugin])
-    if patch is None:
-        raise SourceError(
-            f"the fix {retry_identity.FIX_ID} changed nothing in {plugin}; expected the defect "
-            "there; name a --baseline-ref that has it"
-        )
-    return Fix(
-        origin=retry_identity.FIX_ID,
-        patch=patch,
-        baseline_sha256=baseline_sha256,
-        places=dict(rewrite.places),
-    )
+def _located(fix: Fix, root: Path, folders: Sequence[str]) -> Fix:
+    """Return a fix with the names of those folders that it changes."""
+    return replace(fix, folders=files.changed(fix.patch.content, root, folders))

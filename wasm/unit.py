@@ -74,10 +74,11 @@ def run(
         SourceError: Its tree could not be taken out.
         BuildError: Its module does not build, or Go could not be run.
     """
-    with _go() as (go, scratch):
+    with cache.scratch("go-test") as scratch:
         with source.taken_out(Variant.BASELINE, request) as tree:
-            baseline = _read(go, tree)
+            baseline = _read(_go(tree, scratch), tree)
         with source.taken_out(variant, request) as tree:
+            go = _go(tree, scratch)
             module = build.built_from(tree, variant)
             say(f"{variant}: module {module.sha256[:12]}")
             here = _read(go, tree)
@@ -153,12 +154,10 @@ class _Job:
     speed: Speed
 
 
-@contextlib.contextmanager
-def _go() -> Iterator[tuple[Toolchain, Path]]:
-    """Give Go, and a folder of ours for its test programs: an interrupted one leaves them."""
-    go = toolchain.locate()
-    with cache.scratch("go-test") as folder:
-        yield replace(go, environment=go.environment | {"GOTMPDIR": str(folder)}), folder
+def _go(tree: Tree, scratch: Path) -> Toolchain:
+    """Return a tree's Go, with a folder for the test programs that an interrupt leaves."""
+    go = toolchain.of(tree.source)
+    return replace(go, environment=go.environment | {"GOTMPDIR": str(scratch)})
 
 
 def _read(go: Toolchain, tree: Tree) -> _Facts:

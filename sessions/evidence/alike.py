@@ -52,9 +52,9 @@ def refuse_unlike(baseline: Run, fixed: Run) -> None:
 
 
 def _by_ref(fixed: Run) -> bool:
-    """Whether the fix is another commit, which may differ from the baseline's in all of it."""
+    """Whether the fix is another commit or the work tree, which may differ in all of it."""
     fix = fixed.module.source.fix
-    return fix is not None and fix.origin.startswith("ref ")
+    return fix is not None and fix.origin.is_a_tree
 
 
 def _shared(run: Run, *, by_ref: bool) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def _origin(module: Module, *, by_ref: bool) -> dict[str, Any]:
         "repository": source.repository,
         "plugin": source.plugin,
         "files without the fix": made_on,
+        "Go": module.go_version,
+        "build command": module.command,
+        "build environment": module.environment,
     }
     if not by_ref:
         origin |= {
             "commit": source.commit,
             "uncommitted changes": source.uncommitted.sha256 if source.uncommitted else None,
-            "Go": module.go_version,
-            "build command": module.command,
-            "build environment": module.environment,
         }
     return origin
 

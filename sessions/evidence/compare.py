@@ -24,7 +24,7 @@ from sessions.evidence.records import (
 from sessions.evidence.store import as_json
 from sessions.matrix.cells import plan
 from sessions.matrix.verdict import Verdict
-from wasm.records import Variant, sha256_of
+from wasm.records import UNPUBLISHED, Variant, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -249,6 +249,14 @@ def _module(run: Run) -> ModuleSummary:
     parts = [f"{source.plugin} of {source.repository} at {source.commit}"]
     if source.uncommitted:
         parts.append(f"uncommitted changes {source.uncommitted.sha256[:12]}")
-    if source.fix:
-        parts.append(f"fix {source.fix.origin} ({source.fix.patch.sha256[:12]})")
-    return ModuleSummary(sha256=run.module.sha256, source=", ".join(parts))
+    if source.unpublished:
+        parts.append(f"a commit that {UNPUBLISHED}")
+    fix = source.fix
+    if fix:
+        parts.append(f"{fix.origin} ({fix.patch.sha256[:12]})")
+    return ModuleSummary(
+        sha256=run.module.sha256,
+        source=", ".join(parts),
+        fix=fix.summary if fix else "",
+        go=f"{source.go.version}: {source.go.because}" if source.go else "",
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from containers.options import TESTBED_OPTIONS
 from sessions.matrix.options import MATRIX_OPTIONS
 from wasm.options import SOURCE_OPTIONS
+from wasm.records import UNPUBLISHED, FixKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,9 +92,9 @@ def holds_for(comparison: Comparison, fixed: Run) -> tuple[Holds, ...]:
 def issue(fixed: Run) -> str | None:
     """Return the number of the Higress issue that a built-in fix is for, if it is known."""
     source = fixed.module.source
-    if source.fix is None or not source.fix.origin.startswith(_HIGRESS_FIX):
+    if source.fix is None or source.fix.origin.kind is not FixKind.BUILT_IN:
         return None
-    number = source.fix.origin.removeprefix(_HIGRESS_FIX)
+    number = source.fix.origin.name.removeprefix(_HIGRESS_FIX)
     return number if number.isascii() and number.isdigit() else None
 
 
@@ -145,6 +146,20 @@ def _fix(run: Run) -> str:
     return f"{told}, in {', '.join(fix.folders)}" if fix.folders else told
 
 
+def _left_out(run: Run) -> str:
+    fix = run.module.source.fix
+    return ", ".join(fix.left_out) if fix else ""
+
+
+def _go(run: Run) -> str:
+    go = run.module.source.go
+    return run.module.go_version + (f" ({go.because})" if go else "")
+
+
+def _published(run: Run) -> str:
+    return f"the commit {UNPUBLISHED}" if run.module.source.unpublished else ""
+
+
 def _environment(run: Run) -> str:
     return " ".join(f"{key}={shlex.quote(v)}" for key, v in run.module.environment.items())
 
@@ -154,14 +169,19 @@ _SOURCE: dict[str, Callable[[Run], str]] = {
     "module size": lambda run: f"{run.module.size_bytes:,} bytes",
     "repository": lambda run: run.module.source.repository,
     "commit": lambda run: run.module.source.commit,
+    "whether others can fetch it": _published,
     "asked for as": lambda run: run.module.source.ref,
     "plugin folder": lambda run: run.module.source.plugin,
     "tree of that folder": lambda run: run.module.source.tree,
     "uncommitted changes": _patch,
     "fix applied": _fix,
     "notes on the source": lambda run: "; ".join(run.module.source.notes),
+    "how it was applied": lambda run: (
+        run.module.source.fix.applied if run.module.source.fix else ""
+    ),
+    "not part of the fixed module": _left_out,
     "files as built, SHA-256": lambda run: run.module.source.files_sha256,
-    "Go": lambda run: run.module.go_version,
+    "Go": _go,
     "build command": lambda run: shlex.join(run.module.command),
     "build environment": _environment,
 }
@@ -235,6 +255,13 @@ def rerun(baseline: Run, fixed: Run, *, unit: bool) -> tuple[str, ...]:
     if source.kind == _CHECKOUT:
         name = source.repository.rstrip("/").rpartition("/")[2].removesuffix(".git")
         options["--source"] = f"PATH/TO/{name}"
+    made = fixed.module.source
+    if "--fixed-worktree" in options and made.dirty:
+        before.append(f"# first check out {made.commit}, and apply fixed/config/uncommitted.patch:")
+    elif options.pop("--fixed-worktree", None) is not None:
+        options["--fixed-ref"] = made.commit
+    unpublished = {each.commit: "" for each in (source, made) if each.unpublished}
+    before += [f"# commit {commit} {UNPUBLISHED}" for commit in unpublished]
     if source.kind != _REFERENCE and source.dirty:
         before.append("# first apply baseline/config/uncommitted.patch to the checkout:")
     elif source.kind != _REFERENCE:

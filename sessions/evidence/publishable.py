@@ -17,7 +17,7 @@ import msgspec
 from sessions.evidence import store
 from sessions.evidence.records import Run
 from sessions.matrix import credentials
-from wasm.records import Patch
+from wasm.records import FixKind, Patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,15 +34,23 @@ def module(built: Module) -> tuple[Module, list[str]]:
 
     The fix and what stands around a change are what they are: masked, they would be another patch.
     """
-    patch = built.source.uncommitted
-    if patch is None:
-        return built, []
+    source, masked = built.source, []
+    changes, fix = source.uncommitted, source.fix
+    if changes is not None and (clean := _masked(changes)) != changes:
+        source, masked = replace(source, uncommitted=clean), [store.UNCOMMITTED]
+    # What the work tree adds to the baseline may be uncommitted, too.
+    if fix is not None and fix.origin.kind is FixKind.WORK_TREE:
+        clean = _masked(fix.patch)
+        if clean != fix.patch:
+            source = replace(source, fix=replace(fix, patch=clean))
+            masked.append(store.FIX)
+    return replace(built, source=source), masked
+
+
+def _masked(patch: Patch) -> Patch:
     before = patch.content.decode("latin-1")
     after = masked_patch(before)
-    if after == before:
-        return built, []
-    source = replace(built.source, uncommitted=Patch.of(after.encode("latin-1")))
-    return replace(built, source=source), [store.UNCOMMITTED]
+    return patch if after == before else Patch.of(after.encode("latin-1"))
 
 
 def record(run: Run) -> tuple[Run, list[str]]:

@@ -71,6 +71,12 @@ class Recorder:
         self._failure = credentials.masked(sentence)
 
     @property
+    def fix(self) -> str:
+        """Where the fix of the module came from, and what is no part of it; empty without one."""
+        fix = self._module.source.fix if self._module else None
+        return fix.summary if fix else ""
+
+    @property
     def summary(self) -> str:
         """Why the run is not what its variant must show, in a sentence; empty when it is."""
         planned = len(plan(self.cases, self.repeats))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NO_KEY = "no key"
 RUN_SCHEMA = "gateway-proof/run/3"
-COMPARISON_SCHEMA = "gateway-proof/comparison/2"
+COMPARISON_SCHEMA = "gateway-proof/comparison/3"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,10 +148,18 @@ class CellPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A module in a comparison: its digest, and where its source came from in a line."""
+    """A module in a comparison.
+
+    Attributes:
+        source: Where its source came from, in a line.
+        fix: What was applied to it, and what is no part of that; empty for the baseline.
+        go: The version of Go that it was built with, and why that one.
+    """
 
     sha256: str
     source: str
+    fix: str = ""
+    go: str = ""
 
 
 class GatewaySummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -163,7 +163,12 @@ def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
             f"{variant:<10}{counts.cells} cells: {counts.passed} pass, {counts.mismatch} mismatch, "
             f"{counts.inconclusive} inconclusive"
         )
-        yield Text(f"  module  {comparison.modules[variant].sha256}")
+        module = comparison.modules[variant]
+        yield Text(f"  module  {module.sha256}")
+        if module.fix:
+            yield Text(f"  fix     {harmless.plain(module.fix)}")
+        if module.go and variant is Variant.FIXED:
+            yield Text(f"Go        {harmless.plain(module.go)}")
     gateway = comparison.gateway
     version = harmless.plain(facts.envoy(gateway.envoy_version))
     yield Text(f"gateway   {gateway.kind}, Envoy {version}, engine {comparison.engine}")

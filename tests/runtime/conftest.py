@@ -216,8 +216,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End with the sentence that says which cells were not as declared."""
+    """End with the fix that was applied, and which cells were not as declared."""
     recorder = config.stash.get(RECORDER, None)
+    if recorder is not None and recorder.fix:
+        terminal.say(f"{recorder.variant}: fix: {recorder.fix}")
     if recorder is not None and recorder.summary:
         terminal.annotate(recorder.summary)
         terminal.say(f"error: {recorder.summary}")

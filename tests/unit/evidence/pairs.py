@@ -16,7 +16,7 @@ from sessions.matrix.case import Mode
 from tests.unit.evidence import runs
 from tests.unit.evidence.runs import module, results, run
 from tests.unit.matrix.observations import KLING, defective, response, result, right
-from wasm.records import Fix, Patch, Variant
+from wasm.records import Fix, FixKind, Origin, Patch, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -158,7 +158,11 @@ def hostile() -> Pair:
             )
         recorded[variant] = those
     patch = Patch.of(f"--- a\n+++ b\n+{evil}\n".encode() + b"\xff")
-    fix = Fix(origin=evil, patch=patch, baseline_sha256=runs.SOURCE.files_sha256)
+    fix = Fix(
+        origin=Origin(kind=FixKind.PATCH, name=evil),
+        patch=patch,
+        baseline_sha256=runs.SOURCE.files_sha256,
+    )
     source = {"repository": evil, "ref": evil}
     facts = runs.facts(notes=[evil])
     facts = replace(facts, gateway=replace(facts.gateway, image=evil))

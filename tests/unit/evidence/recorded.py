@@ -21,7 +21,7 @@ from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from tests.unit.evidence.runs import CASES, facts, module, run
 from tests.unit.matrix.observations import ADDRESS, CONTROL, KLING, defective, right
-from wasm.records import Fix, Patch, Variant, sha256_of
+from wasm.records import Fix, FixKind, Origin, Patch, Variant, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,7 +139,11 @@ def write(
     (folder / "junit.xml").write_text(junit(found))
     store.write_cells(folder, found)
     store.write_json(folder / store.CLEANUP, CLEANUP)
-    fix = Fix(origin="higress-4396", patch=PATCH, baseline_sha256="b" * 64)
+    fix = Fix(
+        origin=Origin(kind=FixKind.BUILT_IN, name="higress-4396"),
+        patch=PATCH,
+        baseline_sha256="b" * 64,
+    )
     made = module(variant, fix=fix if variant is Variant.FIXED else None)
     store.write_patches(folder, made)
     configuration = inputs.configuration_digest(config, (folder / store.LISTENERS).read_bytes())

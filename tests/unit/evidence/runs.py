@@ -26,7 +26,8 @@ from tests.unit.matrix.observations import (
     result,
     right,
 )
-from wasm.records import Fix, Module, Patch, Source, Variant
+from wasm.goversion import GoChoice
+from wasm.records import Fix, FixKind, Module, Origin, Patch, Source, Variant
 
 if TYPE_CHECKING:
     from sessions.matrix.records import Result
@@ -58,10 +59,13 @@ SOURCE = Source(
     plugin="plugins/ai-proxy",
     tree="d" * 40,
     dirty=False,
+    go=GoChoice(version="go1.24.4", because="the toolchain line of its go.mod"),
     files_sha256="b" * 64,
 )
 FIX = Fix(
-    origin="higress-4396", patch=Patch.of(b"--- a\n+++ b\n"), baseline_sha256=SOURCE.files_sha256
+    origin=Origin(kind=FixKind.BUILT_IN, name="higress-4396"),
+    patch=Patch.of(b"--- a\n+++ b\n"),
+    baseline_sha256=SOURCE.files_sha256,
 )
 
 

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from containers.records import EngineKind
+from sessions.evidence import facts as told
 from sessions.evidence.alike import refuse_unlike
 from tests.unit.evidence.runs import CASES, FIX, GATEWAY, facts, module, run
 from tests.unit.matrix.observations import CONTROL, KLING
 from wasm.errors import EvidenceError
-from wasm.records import Patch, Variant
+from wasm.records import FixKind, Origin, Patch, Variant
 
 if TYPE_CHECKING:
     from sessions.evidence.records import Run
@@ -157,14 +158,48 @@ def test_every_difference_is_named() -> None:
 
 
 def test_two_refs_that_were_named_may_be_of_different_commits() -> None:
-    fix = replace(FIX, origin="ref my-fix")
-    fixed = replace(module(F, commit="9" * 40, fix=fix), go_version="go version go1.27")
-    refuse_unlike(run(B), run(F, module=fixed))
+    for kind in (FixKind.REF, FixKind.WORK_TREE):
+        fix = replace(FIX, origin=Origin(kind=kind, name="my-fix"))
+        refuse_unlike(run(B), run(F, module=module(F, commit="9" * 40, fix=fix)))
 
 
-@pytest.mark.parametrize("origin", ["higress-4396", "my.patch", "ref my-fix"])
-def test_a_fix_that_was_made_on_another_tree_is_refused(origin: str) -> None:
-    fix = replace(FIX, origin=origin, baseline_sha256="9" * 64)
+@pytest.mark.parametrize("kind", FixKind)
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (
+            {"go_version": "go version go1.27"},
+            "Go (baseline go version go1.26.8 linux/amd64, fixed go version go1.27)",
+        ),
+        (
+            {"command": ["go", "build", "-tags=x"]},
+            "build command (baseline ['go', 'build'], fixed ['go', 'build', '-tags=x'])",
+        ),
+        (
+            {"environment": {"GOOS": "wasip1", "GOEXPERIMENT": "x"}},
+            "GOEXPERIMENT (baseline none, fixed x)",
+        ),
+    ],
+)
+def test_two_modules_that_were_not_built_alike_are_refused_naming_both(
+    kind: FixKind, change: dict[str, Any], difference: str
+) -> None:
+    fix = replace(FIX, origin=Origin(kind=kind, name="my-fix"))
+    sentence = refusal(run(B), run(F, module=replace(module(F, fix=fix), **change)))
+    assert difference in sentence
+
+
+@pytest.mark.parametrize("name", ["ref main", "higress-4396", "the work tree"])
+def test_a_patch_files_name_is_never_taken_for_another_kind_of_fix(name: str) -> None:
+    fix = replace(FIX, origin=Origin(kind=FixKind.PATCH, name=name))
+    fixed = run(F, module=module(F, commit="9" * 40, fix=fix))
+    assert f"source commit (baseline {'c' * 40}, fixed {'9' * 40})" in refusal(run(B), fixed)
+    assert told.issue(fixed) is None
+
+
+@pytest.mark.parametrize("kind", FixKind)
+def test_a_fix_that_was_made_on_another_tree_is_refused(kind: FixKind) -> None:
+    fix = replace(FIX, origin=Origin(kind=kind, name="x"), baseline_sha256="9" * 64)
     assert (
         f"differ in source files without the fix (baseline {'b' * 60}..., fixed {'9' * 60}...);"
         in refusal(run(B), run(F, module=module(F, fix=fix)))

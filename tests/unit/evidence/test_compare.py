@@ -97,7 +97,7 @@ def test_a_baseline_that_fails_as_declared_and_a_fix_that_holds_are_proven() -> 
 
 def test_a_comparison_says_what_was_compared() -> None:
     comparison = msgspec.json.decode(msgspec.json.encode(compared()))
-    assert comparison["schema"] == "gateway-proof/comparison/2"
+    assert comparison["schema"] == "gateway-proof/comparison/3"
     assert comparison["release_evidence"] is False
     assert comparison["no_release_evidence"] == [
         "the gateway was not Higress' pinned image, run unmodified",
@@ -125,9 +125,11 @@ def test_a_comparison_says_what_was_compared() -> None:
     assert comparison["modules"]["baseline"] == {
         "sha256": module(B).sha256,
         "source": f"plugins/ai-proxy of https://git.example/higress.git at {'c' * 40}",
+        "fix": "",
+        "go": "go1.24.4: the toolchain line of its go.mod",
     }
-    fix = "fix higress-4396 ("
-    assert fix in comparison["modules"]["fixed"]["source"]
+    assert "the built-in fix higress-4396 (" in comparison["modules"]["fixed"]["source"]
+    assert comparison["modules"]["fixed"]["fix"] == "the built-in fix higress-4396"
     assert comparison["counts"]["baseline"] == {
         "cells": 8,
         "pass": 6,

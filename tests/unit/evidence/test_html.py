@@ -16,7 +16,7 @@ from sessions.evidence import html
 from tests.unit.evidence import pairs, runs
 from tests.unit.evidence.pairs import CONTROLS, LONG, TAGS, beside
 from tests.unit.evidence.runs import module
-from wasm.records import Fix, Patch, Variant
+from wasm.records import Fix, FixKind, Origin, Patch, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,7 +228,11 @@ def test_the_same_records_make_the_same_page() -> None:
 def test_a_patch_is_quoted_without_what_looks_like_a_credential() -> None:
     secret = "sk-" + "live-0123456789abcdef"
     patch = Patch.of(f"--- a\n+++ b\n+key := {secret}\n".encode())
-    fix = Fix(origin="a.patch", patch=patch, baseline_sha256=runs.SOURCE.files_sha256)
+    fix = Fix(
+        origin=Origin(kind=FixKind.PATCH, name="a.patch"),
+        patch=patch,
+        baseline_sha256=runs.SOURCE.files_sha256,
+    )
     changed = runs.run(
         Variant.FIXED, module=runs.module(Variant.FIXED, fix=fix, dirty=True, uncommitted=patch)
     )
@@ -248,7 +252,11 @@ def test_a_patch_is_quoted_without_a_credential_of_several_lines() -> None:
     secret = "MIIEvQIBADANBgkq" + "hkiG9w0BAQEFAASC"
     begin = "-----BEGIN " + "PRIVATE KEY-----"
     patch = Patch.of(f"--- a\n+++ b\n@@ -0,0 +1,2 @@\n+{begin}\n+{secret}\n".encode())
-    fix = Fix(origin="a.patch", patch=patch, baseline_sha256=runs.SOURCE.files_sha256)
+    fix = Fix(
+        origin=Origin(kind=FixKind.PATCH, name="a.patch"),
+        patch=patch,
+        baseline_sha256=runs.SOURCE.files_sha256,
+    )
     fixed = runs.run(Variant.FIXED, module=runs.module(Variant.FIXED, fix=fix))
     pair = pairs.pair(
         runs.run(Variant.BASELINE),

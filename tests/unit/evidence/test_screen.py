@@ -78,6 +78,8 @@ PROVEN = [
     f"  module  {module(B).sha256}",
     "fixed     8 cells: 8 pass, 0 mismatch, 0 inconclusive",
     f"  module  {module(F).sha256}",
+    "  fix     the built-in fix higress-4396",
+    "Go        go1.24.4: the toolchain line of its go.mod",
     "gateway   envoy, Envoy 1.40.0, engine process",
     "          not release evidence for Higress' gateway, since",
     "            the gateway was not Higress' pinned image, run unmodified",

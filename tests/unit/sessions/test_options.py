@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STEP_OPTIONS = {**SOURCE_OPTIONS, **TESTBED_OPTIONS, **MATRIX_OPTIONS, **UNIT_OPTIONS}
+FLAGS = [flag for flag, how in STEP_OPTIONS.items() if how.get("action") == "store_true"]
 MEANS_A_PATH = {"DIR", "FILE", "PATH", "KEY", "WHERE"}
 ALL = {**STEP_OPTIONS, **UNIT_SESSION_OPTIONS, **EVIDENCE_OPTIONS, **EVERYTHING_ELSE}
 
@@ -72,7 +73,7 @@ def test_help_lists_every_option_and_is_a_success(capsys: pytest.CaptureFixture[
     assert shown.startswith("usage: nox -s runtime-fixed -- ")
     described = {line.split()[0] for line in shown.splitlines() if line.startswith("  --")}
     assert described == set(ALL)
-    assert len(ALL) == 19
+    assert len(ALL) == 21
 
 
 HELP = "; `nox -s unit -- --help` lists the options"
@@ -181,6 +182,7 @@ def test_values_are_handed_on_unharmed_each_as_one_argument() -> None:
         "--baseline-ref": "-dashed",
         "--fixed-ref": "v1^{commit}",
         "--fixed-patch": "/my patch.diff",
+        "--go": "go1.24.4",
         "--engine": "process",
         "--gateway": "envoy",
         "--gateway-image": "registry.example/a:b@sha256:1",
@@ -189,10 +191,10 @@ def test_values_are_handed_on_unharmed_each_as_one_argument() -> None:
         "--case": "kling-[it]*",
         "--repeat": "5",
     }
-    flags = ["--keep", "--plain"]
-    assert {*given, *flags} == set(STEP_OPTIONS)
+    assert {*FLAGS} == {"--keep", "--plain", "--fixed-worktree"}
+    assert {*given, *FLAGS} == set(STEP_OPTIONS)
     argv = [f"{flag}={value}" for flag, value in given.items()]
-    assert forwarded(parse("unit", [*flags]), STEP_OPTIONS) == [*flags]
+    assert forwarded(parse("unit", [*FLAGS]), STEP_OPTIONS) == FLAGS
     assert forwarded(parse("unit", argv), STEP_OPTIONS) == argv
     again = forwarded(parse("unit", forwarded(parse("unit", argv), STEP_OPTIONS)), STEP_OPTIONS)
     assert again == argv
@@ -262,7 +264,7 @@ def test_a_key_and_a_file_of_signers_are_none_unless_named(option: str) -> None:
         parse("report", [f"{option}="])
 
 
-@pytest.mark.parametrize("flag", [f for f in STEP_OPTIONS if f not in {"--keep", "--plain"}])
+@pytest.mark.parametrize("flag", [f for f in STEP_OPTIONS if f not in {*FLAGS}])
 def test_an_empty_value_never_means_the_default(flag: str) -> None:
     sentence = refusal(f"{flag}=")
     assert sentence.startswith(f"argument {flag}: ")

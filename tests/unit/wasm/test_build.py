@@ -163,6 +163,7 @@ def test_the_command_writes_a_record_that_can_be_loaded_again(
     assert (ended.status, ended.stderr) == (0, "")
     assert ended.stdout == (
         f"baseline: extensions/tiny of checkout at {checkout.git('rev-parse', 'HEAD')[:12]}\n"
+        "baseline: built with go1.26.8: ours, since the source asks for no other\n"
         f"baseline: module {module.sha256} ({module.size_bytes / 1e6:.1f} MB)\n"
     )
 
@@ -548,10 +549,65 @@ def test_a_plugin_that_asks_for_a_newer_go_is_told_so(
 
     ended, _ = build_in()
 
-    assert ended.last_line == (
-        "error: the go.mod of extensions/tiny asks for Go 1.99; expected 1.26.8 at most, with "
-        "which every module here is built; name a source that builds with it"
+    assert ended.last_line.startswith("error: go1.99.0 could not be fetched: ")
+
+
+def test_a_go_that_was_named_and_is_too_old_for_the_plugin_is_told(checkout: Checkout) -> None:
+    checkout.write(f"{checkout.plugin}/go.mod", "module tiny.example/tiny\n\ngo 1.27\n")
+
+    with pytest.raises(BuildError) as caught:
+        build(BASELINE, replace(request_of(checkout), go="go1.26.8"))
+
+    assert "asks for Go 1.27; expected 1.26.8 at most" in caught.value.sentence
+    assert "--go" in caught.value.sentence
+
+
+# A function of Go 1.26 (errors.AsType), so that the two toolchains can be told apart.
+NEWER_GO = """package main
+
+import "errors"
+
+//go:wasmexport answer
+func answer() int32 {
+\t_, ok := errors.AsType[*errno](nil)
+\tif ok {
+\t\treturn 1
+\t}
+\treturn 0
+}
+
+type errno struct{}
+
+func (*errno) Error() string { return "" }
+
+func main() {}
+"""
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_both_variants_are_built_with_the_go_that_the_source_asks_for(
+    checkout: Checkout,
+) -> None:
+    checkout.write(
+        f"{checkout.plugin}/go.mod",
+        "module tiny.example/tiny\n\ngo 1.24\n\ntoolchain go1.24.4\n",
     )
+    checkout.commit()
+    checkout.git("checkout", "--quiet", "-b", "fix")
+    checkout.write(f"{checkout.plugin}/main.go", NEWER_GO)
+    checkout.commit()
+    request = replace(request_of(checkout), baseline_ref="main", fixed_ref="fix")
+
+    baseline = build(BASELINE, request)
+    assert baseline.go_version.startswith("go version go1.24.4 ")
+    assert baseline.environment["GOTOOLCHAIN"] == "go1.24.4"
+    assert any("built with go1.24.4: " in line for line in baseline.summary)
+    with pytest.raises(BuildError, match="could not build"):
+        build(FIXED, request)
+
+    modules = [build(variant, replace(request, go="go1.26.8")) for variant in Variant]
+    assert {module.environment["GOTOOLCHAIN"] for module in modules} == {"go1.26.8"}
+    assert modules[0].sha256 != baseline.sha256
 
 
 def test_the_records_json_says_what_a_reader_looks_for(

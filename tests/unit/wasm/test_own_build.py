@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import cache, source, toolchain
+from wasm import cache, goversion, source, toolchain
 from wasm.build import build
 from wasm.errors import BuildError, SourceError
 from wasm.records import Variant, sha256_of
@@ -57,7 +57,7 @@ def built_by_hand(checkout: Checkout, tmp_path: Path) -> str:
         cwd=checkout.path / checkout.plugin,
         env=os.environ
         | toolchain.TARGET
-        | {"GOTOOLCHAIN": toolchain.GO_VERSION, "CGO_ENABLED": "0"},
+        | {"GOTOOLCHAIN": goversion.GO_VERSION, "CGO_ENABLED": "0"},
         check=True,
         capture_output=True,
     )

@@ -12,7 +12,7 @@ import pytest
 
 from wasm import cache, files, source
 from wasm.errors import SourceError
-from wasm.records import Patch, Variant, sha256_of
+from wasm.records import FixKind, Origin, Patch, Variant, sha256_of
 from wasm.retry_identity import FIX_ID
 from wasm.source import AI_PROXY, REFERENCE_PLUGIN, Request
 
@@ -149,7 +149,7 @@ def test_a_ref_that_is_named_leaves_uncommitted_changes_out(checkout: Checkout) 
     assert (baseline.ref, baseline.commit, baseline.dirty) == ("HEAD~1", first, False)
     assert (fixed.ref, fixed.commit, fixed.dirty) == ("main", second, False)
     assert fixed.fix is not None
-    assert fixed.fix.origin == "ref main"
+    assert fixed.fix.origin == Origin(kind=FixKind.REF, name="main")
     assert fixed.fix.baseline_sha256 == baseline.files_sha256
     assert b"+package main // second" in fixed.fix.patch.content
     assert b"uncommitted" not in fixed.fix.patch.content
@@ -358,7 +358,9 @@ def test_a_patch_is_applied_and_recorded_whole(checkout: Checkout, fix: Path) ->
 
     assert contents["extensions/tiny/main.go"] == "package main // fixed\n"
     assert found.fix is not None
-    assert (found.fix.origin, found.fix.places) == ("fix.patch", {})
+    assert found.fix.origin == Origin(kind=FixKind.PATCH, name="fix.patch")
+    assert (found.fix.places, found.fix.applied) == ({}, "git apply, one diff of 1 file")
+    assert found.fix.left_out == ["1 file of the patch outside the plugin"]
     assert found.fix.patch == Patch.of(fix.read_bytes())
     subprocess.run(
         ["git", "apply", "--check", "-"],
@@ -389,7 +391,7 @@ def test_the_built_in_fix_is_a_patch_that_git_takes_at_the_repositorys_root(
     found, contents = taken(FIXED, request_of(checkout))
 
     assert found.fix is not None
-    assert found.fix.origin == FIX_ID
+    assert found.fix.origin == Origin(kind=FixKind.BUILT_IN, name=FIX_ID)
     assert found.fix.patch.sha256 == sha256_of(found.fix.patch.content)
     assert sum(found.fix.places.values()) > 0
     subprocess.run(
@@ -402,8 +404,8 @@ def test_both_ways_to_name_a_fix_are_one_too_many(checkout: Checkout, fix: Path)
     request = request_of(checkout, fixed_ref="main", fixed_patch=fix)
 
     assert refusal(BASELINE, request) == (
-        "--fixed-ref and --fixed-patch were both given; expected one of them, or neither for the "
-        "built-in fix; drop one"
+        "--fixed-ref and --fixed-patch were given together; expected one of them, or none for the "
+        "built-in fix; drop the others"
     )
 
 
@@ -609,3 +611,177 @@ def test_a_fix_that_is_not_there_is_refused_while_the_baseline_is_made(
     checkout: Checkout, asked: dict[str, object], begins: str
 ) -> None:
     assert refusal(BASELINE, request_of(checkout, **asked)).startswith(begins)
+
+
+@pytest.mark.parametrize("variant", Variant)
+def test_a_patch_that_does_not_fit_and_a_ref_without_the_plugin_are_refused_before_a_build(
+    checkout: Checkout, fix: Path, variant: Variant
+) -> None:
+    checkout.git("checkout", "--quiet", "--orphan", "empty")
+    checkout.git("rm", "--quiet", "-r", "--force", checkout.plugin)
+    checkout.commit()
+    checkout.git("checkout", "--quiet", "main")
+    assert refusal(variant, request_of(checkout, fixed_ref="empty")).startswith(
+        f"no folder {checkout.plugin} in checkout at empty; "
+    )
+
+    checkout.write(f"{checkout.plugin}/main.go", "package other\n")
+    assert "fix.patch does not apply" in refusal(variant, request_of(checkout, fixed_patch=fix))
+
+
+# The work tree as the fixed variant, and what is left out -----------------------------------------
+
+
+def on_a_branch(checkout: Checkout) -> tuple[str, str]:
+    """A fix on a branch, more of it uncommitted; the commits of main and of the branch."""
+    before = checkout.git("rev-parse", "main")
+    checkout.git("checkout", "--quiet", "-b", "fix")
+    checkout.write(f"{checkout.plugin}/main.go", "package main // committed\n")
+    after = checkout.commit()
+    checkout.write(f"{checkout.plugin}/more.go", "package main // uncommitted\n")
+    checkout.write("elsewhere/notes.txt", "no business of a build\n")
+    return before, after
+
+
+def test_the_work_tree_is_the_fixed_variant_when_that_is_asked_for(checkout: Checkout) -> None:
+    before, after = on_a_branch(checkout)
+    request = request_of(checkout, baseline_ref="main", fixed_worktree=True)
+
+    baseline, _ = taken(BASELINE, request)
+    fixed, contents = taken(FIXED, request)
+
+    assert (baseline.commit, baseline.dirty) == (before, False)
+    assert (fixed.commit, fixed.dirty) == (after, True)
+    assert contents["extensions/tiny/more.go"] == "package main // uncommitted\n"
+    assert fixed.fix is not None
+    assert fixed.fix.origin == Origin(kind=FixKind.WORK_TREE)
+    assert fixed.fix.left_out == []
+    assert b"// committed" in fixed.fix.patch.content
+    assert b"// uncommitted" in fixed.fix.patch.content
+
+
+@pytest.mark.parametrize("variant", Variant)
+@pytest.mark.parametrize(
+    ("asked", "fact"),
+    [
+        ({}, "it is the baseline, too"),
+        ({"source": "file:///x.git", "baseline_ref": "main"}, "a URL has no work tree"),
+        ({"baseline_ref": "main", "fixed_ref": "main"}, "--fixed-ref and --fixed-worktree"),
+    ],
+)
+def test_a_work_tree_that_cannot_be_the_fixed_variant_is_refused(
+    checkout: Checkout, variant: Variant, asked: dict[str, object], fact: str
+) -> None:
+    assert fact in refusal(variant, request_of(checkout, fixed_worktree=True, **asked))
+
+
+def test_a_bare_repository_has_no_work_tree(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "r.git"))
+    request = request_of(
+        checkout, source=str(tmp_path / "r.git"), baseline_ref="main", fixed_worktree=True
+    )
+
+    assert "is a bare repository" in refusal(BASELINE, request)
+
+
+def test_what_lies_in_the_checkout_and_is_of_neither_variant_is_named(
+    checkout: Checkout, fix: Path
+) -> None:
+    _, head = on_a_branch(checkout)
+    left_out = [f"HEAD ({head[:12]})", "1 uncommitted file"]
+
+    found, _ = taken(FIXED, request_of(checkout, baseline_ref="main", fixed_patch=fix))
+    assert found.fix is not None
+    assert found.fix.left_out[:2] == left_out
+    assert found.fix.summary.startswith(f"the patch fix.patch; not part of it: {left_out[0]}, 1 ")
+
+    by_ref, _ = taken(FIXED, request_of(checkout, baseline_ref="main", fixed_ref="fix"))
+    assert by_ref.fix is not None
+    assert by_ref.fix.left_out == left_out[1:]
+
+    # The baseline is HEAD with its changes: nothing is left out.
+    on_top, _ = taken(FIXED, request_of(checkout, fixed_ref="main"))
+    assert on_top.fix is not None
+    assert on_top.fix.left_out == []
+
+
+def test_a_head_that_differs_elsewhere_alone_is_not_named(checkout: Checkout, fix: Path) -> None:
+    checkout.git("checkout", "--quiet", "-b", "other")
+    checkout.write("elsewhere/notes.txt", "no business of a build\n")
+    checkout.commit()
+
+    found, _ = taken(FIXED, request_of(checkout, baseline_ref="main", fixed_patch=fix))
+
+    assert found.fix is not None
+    assert found.fix.left_out == ["1 file of the patch outside the plugin"]
+
+
+# Whether others can fetch it ----------------------------------------------------------------------
+
+
+def test_a_commit_that_was_not_pushed_is_recorded_as_that(checkout: Checkout) -> None:
+    assert not taken(BASELINE, request_of(checkout))[0].unpublished, "no remote is named"
+    checkout.git("remote", "add", "origin", "https://git.example/plugin.git")
+    assert taken(BASELINE, request_of(checkout))[0].unpublished
+    checkout.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    assert not taken(BASELINE, request_of(checkout))[0].unpublished
+    checkout.write(f"{checkout.plugin}/main.go", "package main // not pushed\n")
+    checkout.commit()
+    found, _ = taken(BASELINE, request_of(checkout))
+    assert (found.repository, found.unpublished) == ("https://git.example/plugin.git", True)
+
+
+# The version of Go --------------------------------------------------------------------------------
+
+
+def asking(checkout: Checkout, lines: str) -> None:
+    checkout.write(f"{checkout.plugin}/go.mod", f"module tiny.example/plugin\n\n{lines}\n")
+
+
+def test_the_toolchain_line_decides_and_the_option_before_it(checkout: Checkout) -> None:
+    asking(checkout, "go 1.24\n\ntoolchain go1.24.4")
+
+    asked, _ = taken(BASELINE, request_of(checkout))
+    assert asked.go is not None
+    assert (asked.go.version, "toolchain" in asked.go.because) == ("go1.24.4", True)
+
+    named, _ = taken(BASELINE, request_of(checkout, go="go1.26.8"))
+    assert named.go is not None
+    assert (named.go.version, "--go" in named.go.because) == ("go1.26.8", True)
+
+
+def test_the_recipe_of_the_builder_decides_where_no_toolchain_line_does(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    checkout.write("DockerfileBuilder", "ARG GO_VERSION=1.24.1\n")
+    checkout.write("extensions/DockerfileBuilder", "FROM x\nARG GO_VERSION=1.24.4\n")
+    checkout.commit()
+    checkout.git("clone", "--quiet", "--bare", ".", str(tmp_path / "r.git"))
+
+    for where in (str(checkout.path), (tmp_path / "r.git").as_uri()):
+        found, _ = taken(BASELINE, request_of(checkout, source=where))
+        assert found.go is not None
+        assert found.go.version == "go1.24.4"
+        assert "extensions/DockerfileBuilder" in found.go.because
+
+
+@pytest.mark.parametrize("variant", Variant)
+def test_variants_that_ask_for_two_versions_of_go_are_refused_naming_both(
+    checkout: Checkout, tmp_path: Path, variant: Variant
+) -> None:
+    asking(checkout, "go 1.24\n\ntoolchain go1.24.4")
+    checkout.commit()
+    checkout.git("checkout", "--quiet", "-b", "fix")
+    asking(checkout, "go 1.24\n\ntoolchain go1.26.8")
+    checkout.commit()
+    (tmp_path / "fix.patch").write_text(checkout.git("diff", "main", "fix") + "\n")
+    checkout.git("checkout", "--quiet", "main")
+
+    for asked in ({"fixed_ref": "fix"}, {"fixed_patch": tmp_path / "fix.patch"}):
+        told = refusal(variant, request_of(checkout, **asked))
+        assert "go1.24.4" in told
+        assert "go1.26.8" in told
+        assert "--go" in told
+        found, _ = taken(variant, request_of(checkout, **asked, go="go1.26.8"))
+        assert found.go is not None
+        assert found.go.version == "go1.26.8"

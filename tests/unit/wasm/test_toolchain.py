@@ -12,6 +12,7 @@ import pytest
 
 from wasm import command, toolchain
 from wasm.errors import BuildError
+from wasm.goversion import GO_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +125,7 @@ def test_no_go_is_told() -> None:
 
 
 def test_a_go_beside_python_is_found(programs: Path, tmp_path: Path) -> None:
-    real = toolchain.GO_VERSION
+    real = GO_VERSION
     (tmp_path / "nowhere").mkdir()
     program = fake_go(
         tmp_path / "nowhere", f'[ "$1" = env ] && echo "{{}}" || echo "go version {real} x/y"'

@@ -162,6 +162,27 @@ def test_no_variable_of_a_shell_reaches_the_tests(
 
 
 @pytest.mark.usefixtures("cache_folder")
+def test_go_tests_run_with_the_go_that_builds_the_module(checkout: Checkout) -> None:
+    checkout.write(
+        f"{checkout.plugin}/go.mod",
+        "module tiny.example/tiny\n\ngo 1.24\n\ntoolchain go1.24.4\n",
+    )
+    checkout.write(
+        f"{checkout.plugin}/main_test.go",
+        'package main\n\nimport (\n\t"runtime"\n\t"testing"\n)\n\n'
+        "func TestGo(t *testing.T) {\n"
+        '\tif runtime.Version() != "go1.24.4" {\n\t\tt.Fatal(runtime.Version())\n\t}\n}\n',
+    )
+    checkout.commit()
+
+    found = run(checkout)
+
+    unit.refuse_failures(found)
+    assert found.go_version.startswith("go version go1.24.4 ")
+    assert found.environment["GOTOOLCHAIN"] == "go1.24.4"
+
+
+@pytest.mark.usefixtures("cache_folder")
 def test_a_run_that_matches_no_test_ends_with_0_and_is_refused(checkout: Checkout) -> None:
     checkout.write(f"{checkout.plugin}/main_test.go", "package main\n")
 
