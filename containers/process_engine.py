@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import platform
 import shutil
@@ -52,6 +51,7 @@ _ANNOUNCED_WITHIN_S = 30.0
 _NOT_YET_OPEN_S = 0.5
 _SEEN_WITHIN_S = 0.3
 _SEEN_PAUSE_S = 0.005
+_WRAPPED = "--envoy was a wrapper; digest and version are those of the Envoy that it started."
 _NO_ISOLATION = (
     "none was enforced: a local process can reach what this machine can; the gateway's only "
     "cluster is the mock"
@@ -157,7 +157,7 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
     admin_file.unlink(missing_ok=True)
     gateway = life.run("gateway", _command(program, config, admin_file))
     # Hashing Envoy takes as long as it needs to open its admin port, so it costs nothing here.
-    digest = f"sha256:{_sha256_of_file(program)}"
+    asked = envoy.Program.at(program)
 
     def admin_url() -> str | None:
         return _announced(admin_file)
@@ -176,15 +176,17 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
     with admin.explained(look_for_end, gateway.last_lines):
         listeners.started(life.admin, log)
         version = admin.envoy_version(life.admin)
+        ran = envoy.that_ran(asked, _listener(gateway, life.admin), version)
         urls = admin.listener_urls(life.admin, plan, listeners.refused)
     return Testbed(
         facts=TestbedFacts(
             engine=EngineKind.PROCESS,
-            gateway=_stock_envoy(digest, version),
-            upstream_sha256=_sha256_of_file(upstream.program),
+            gateway=_stock_envoy(f"sha256:{ran.sha256}", version),
+            upstream_sha256=envoy.Program.at(upstream.program).sha256,
             adapter=loadable.facts,
             gateway_config_sha256=sha256_of(config.read_bytes()),
             commands=dict(life.commands),
+            notes=[] if ran is asked else [_WRAPPED],
         ),
         limits=plan.limits,
         gateway_urls=urls,
@@ -195,6 +197,23 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
         look_for_end=look_for_end,
         timings=Timings(gateway_ready_s=ready_s),
     )
+
+
+def _listener(gateway: Child, admin_url: str) -> int:
+    """Return the process that is the gateway: who started it may have been a wrapper.
+
+    Raises:
+        GatewayError: It is not among those that were started.
+    """
+    port = int(admin_url.rpartition(":")[2])
+    pid = gateway.listener(port)
+    if pid is None:
+        raise GatewayError(
+            f"none of the processes that --envoy started listens on the gateway's admin port, "
+            f"{port}; expected Envoy itself or a wrapper that waits for it in its own process "
+            "group; end what listens there by hand, and name another with --envoy"
+        )
+    return pid
 
 
 def _stock_envoy(digest: str, version: str) -> GatewayFacts:
@@ -291,8 +310,3 @@ def _proof(life: _Life, testbed: Testbed) -> Cleanup:
         refused=admin.refused(_ports(testbed, life.admin)),
         network_isolation=_NO_ISOLATION,
     )
-
-
-def _sha256_of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

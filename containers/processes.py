@@ -101,6 +101,18 @@ class Child:
             + (reason or f"its first line is {line.decode('utf-8', 'replace')!r}")
         )
 
+    def listener(self, port: int) -> int | None:
+        """Return the process of its group that listens on a TCP port; None where none does.
+
+        A wrapper that waits for what it starts is not what listens.
+        """
+        for process in (psutil.Process(self.pid), *_living_in(self.pid)):
+            with contextlib.suppress(psutil.Error):
+                for each in process.net_connections("tcp"):
+                    if each.status == psutil.CONN_LISTEN and each.laddr.port == port:
+                        return int(process.pid)
+        return None
+
     def stop(self) -> ProcessSeen:
         """End it, and all that it started; return what was seen.
 
@@ -200,8 +212,11 @@ def _alive_in(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
+    return any(_living_in(group))
+
+
+def _living_in(group: int) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
-                return True
-    return False
+                yield process

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# The runs that this command has made, by variant: another's may be the latest by now.
+# What this command has begun and made, by variant: another's run may be the latest by now, and an
+# older one is none of this command's when the session that was to make it failed.
+_BEGUN: set[str] = set()
 _MADE_HERE: dict[str, Path] = {}
+_BUNDLE = "bundle"
+# Why `unit` of this command is no success; nox goes on with the next session.
+_RED: list[str] = []
 _DOLLAR = "GATEWAY_PROOF_DOLLAR"
 # Our own warnings are errors (pyproject.toml); a library's is none to a user.
 _PYTEST = (
@@ -36,6 +41,7 @@ _PYTEST = (
 @nox.session
 def unit(session: nox.Session) -> None:
     """Run go vet, go test ./provider and go test ./... on the fixed variant, or on both."""
+    _RED[:] = ["it did not come to its end"]
     options = prepare(session, "unit")
     with steps.ending_in_a_sentence(session):
         both = ["baseline", "fixed"]
@@ -47,6 +53,7 @@ def unit(session: nox.Session) -> None:
                 failures.append(failure)
         for earlier in failures[:-1]:
             session.warn(str(earlier))
+        _RED[:] = [str(failure) for failure in failures]
         if failures:
             raise failures[-1]
 
@@ -54,17 +61,18 @@ def unit(session: nox.Session) -> None:
 @nox.session(name="runtime-baseline")
 def runtime_baseline(session: nox.Session) -> None:
     """Run the matrix on the baseline: succeeds when it fails exactly as declared."""
+    _BEGUN.add("baseline")
     options = prepare(session, "runtime-baseline")
-    with (
-        steps.ending_in_a_sentence(session),
-        _comparison_at_the_end(session, options, wanted="fixed" in _MADE_HERE),
-    ):
-        _run_matrix(session, options, "baseline")
+    with steps.ending_in_a_sentence(session):
+        with _comparison_at_the_end(session, options, wanted="fixed" in _MADE_HERE):
+            _run_matrix(session, options, "baseline")
+        _refuse_red()
 
 
 @nox.session(name="runtime-fixed")
 def runtime_fixed(session: nox.Session) -> None:
     """Run the matrix on the fixed module: succeeds when every cell holds; then compare."""
+    _BEGUN.add("fixed")
     options = prepare(session, "runtime-fixed")
     with steps.ending_in_a_sentence(session):
         stale = _is_to_come(session, "runtime-baseline")
@@ -72,6 +80,7 @@ def runtime_fixed(session: nox.Session) -> None:
             session.log("the comparison follows runtime-baseline, which this command runs later")
         with _comparison_at_the_end(session, options, wanted=not stale):
             _run_matrix(session, options, "fixed")
+        _refuse_red()
 
 
 @nox.session
@@ -79,7 +88,9 @@ def report(session: nox.Session) -> None:
     """Compare the latest baseline and fixed run: succeeds when the fix is proven."""
     options = prepare(session, "report")
     with steps.ending_in_a_sentence(session):
-        steps.run(session, *_report(options, {}))
+        _refuse_stale()
+        _report(session, options, _runs(options))
+        _refuse_red()
 
 
 @nox.session
@@ -87,11 +98,12 @@ def verify(session: nox.Session) -> None:
     """Check a bundle again from its raw observations, offline: succeeds when all of it holds."""
     options = prepare(session, "verify")
     with steps.ending_in_a_sentence(session):
-        path = options.path or folders.latest(options.evidence, "bundle")
+        path = options.path or _bundle(options)
         argv = ["-m", "sessions.evidence", "verify", str(path)]
         if options.allowed_signers:
             argv.append(f"--allowed-signers={options.allowed_signers}")
         steps.run(session, *argv)
+        _refuse_red()
 
 
 @nox.session
@@ -109,7 +121,7 @@ def mutants(session: nox.Session) -> None:
     """Test wrong fixes of #4396: succeeds when the regression tests and the matrix catch each."""
     options = prepare(session, "mutants")
     with steps.ending_in_a_sentence(session):
-        folder = folders.new_run(options.evidence, "mutants")
+        folder = _new_run(session, options, "mutants")
         record = folder / "mutants.json"
         try:
             source = forwarded(options, SOURCE_OPTIONS)
@@ -155,38 +167,88 @@ def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool
     It decides the session when both runs were made by this very command, and the matrix itself
     did not fail: an older baseline may well have been made with other options.
     """
-    runs = {
+    if decides:
+        _refuse_stale()
+    elif _BEGUN - {*_MADE_HERE}:
+        return
+    runs = _runs(options)
+    if not all(run.is_dir() for run in runs.values()):
+        return
+    if "baseline" not in _BEGUN:
+        session.warn(f"the baseline is {runs['baseline'].name}, which an earlier command made")
+    if decides and {"baseline", "fixed"} <= {*_MADE_HERE}:
+        _report(session, options, runs)
+    else:
+        try:
+            _report(session, options, runs)
+        except steps.StepFailed as failure:
+            session.warn(str(failure))
+
+
+def _runs(options: argparse.Namespace) -> dict[str, Path]:
+    """Return the run of each variant: this command's, else the latest."""
+    latest = {
         variant: folders.latest(options.evidence, variant).resolve()
         for variant in ("baseline", "fixed")
     }
-    runs |= _MADE_HERE
-    if not all(run.is_dir() for run in runs.values()):
-        return
-    if decides and {"baseline", "fixed"} <= {*_MADE_HERE}:
-        steps.run(session, *_report(options, runs))
-    else:
-        steps.attempt(session, *_report(options, runs))
+    return {variant: _MADE_HERE.get(variant, run) for variant, run in latest.items()}
 
 
-def _report(options: argparse.Namespace, runs: dict[str, Path]) -> list[str]:
+def _bundle(options: argparse.Namespace) -> Path:
+    """Return the bundle to verify: this command's where it was to make one, else the latest."""
+    if _BEGUN and _BUNDLE not in _MADE_HERE:
+        raise steps.StepFailed(
+            "nothing was verified: this command was to make a bundle and made none; expected a "
+            "pair that can be compared; see why, above, or name an older bundle after --"
+        )
+    return _MADE_HERE.get(_BUNDLE, folders.latest(options.evidence, _BUNDLE))
+
+
+def _refuse_stale() -> None:
+    """Refuse to compare an older run in the place of one that this command was to make."""
+    lost = [variant for variant in ("baseline", "fixed") if variant in _BEGUN - {*_MADE_HERE}]
+    if lost:
+        raise steps.StepFailed(
+            f"nothing was compared: runtime-{lost[0]} of this command left no run; expected one of "
+            "each variant; see why it failed, above, and run both again"
+        )
+
+
+def _refuse_red() -> None:
+    """Let no session end as a success after a ``unit`` of the same command that was none."""
+    if _RED:
+        raise steps.StepFailed(
+            f"what this session looked at holds, but `unit` of the same command failed: {_RED[-1]}"
+        )
+
+
+def _report(session: nox.Session, options: argparse.Namespace, runs: dict[str, Path]) -> None:
+    """Compare two runs, and take note of the bundle, whatever it says."""
     argv = ["-m", "sessions.evidence", "report", f"--evidence={options.evidence}"]
     argv += [f"--{variant}={run}" for variant, run in runs.items()]
     if options.sign:
         argv.append(f"--sign={options.sign}")
-    return argv
+    link = folders.latest(options.evidence, _BUNDLE)
+    before = link.resolve()
+    try:
+        steps.run(session, *argv)
+    finally:
+        if link.resolve() != before:
+            _MADE_HERE[_BUNDLE] = link.resolve()
 
 
 def _run_unit(session: nox.Session, options: argparse.Namespace, variant: str) -> None:
     """Run Go's tests on a variant, and let ``latest`` point to what was recorded."""
     name = f"unit-{variant}"
     folders.forget_latest(options.evidence, name)
-    run = folders.new_run(options.evidence, name)
+    run = _new_run(session, options, name)
     argv = [f"--variant={variant}", f"--output={run / 'unit.json'}"]
     argv += forwarded(options, [*SOURCE_OPTIONS, *UNIT_OPTIONS])
     try:
         steps.run(session, "-m", "wasm", "unit", *argv)
     finally:
         if (run / "unit.json").exists():
+            folders.seal(run)
             folders.point_latest(options.evidence, name, run)
         else:
             shutil.rmtree(run, ignore_errors=True)
@@ -207,9 +269,12 @@ def _run_mutant(
 
 
 def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str) -> None:
-    """Run the matrix on a variant, and let ``latest`` point to what was recorded."""
-    folders.forget_latest(options.evidence, variant)
-    run = folders.new_run(options.evidence, variant)
+    """Run the matrix on a variant, and let ``latest`` point to what was recorded.
+
+    A run that failed before there was a testbed leaves ``latest`` as it is.
+    """
+    folders.refuse_latest_in_the_way(options.evidence, variant)
+    run = _new_run(session, options, variant)
     # What a person would type to have it again; the run records it.
     asked = ["nox", "-s", f"runtime-{variant}", *(["--"] if session.posargs else [])]
     session.env["GATEWAY_PROOF_SESSION"] = shlex.join([*asked, *session.posargs])
@@ -225,8 +290,9 @@ def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str)
     finally:
         recorded = (run / "run.json").exists()
         if recorded:
-            folders.point_latest(options.evidence, variant, run)
             _MADE_HERE[variant] = run
+            if folders.opened(run):
+                folders.point_latest(options.evidence, variant, run)
         else:
             shutil.rmtree(run, ignore_errors=True)
     if not recorded:
@@ -234,3 +300,13 @@ def _run_matrix(session: nox.Session, options: argparse.Namespace, variant: str)
             f"the matrix on the {variant} variant ended without a record of it; expected run.json; "
             "see the lines above, and run it again"
         )
+
+
+def _new_run(session: nox.Session, options: argparse.Namespace, name: str) -> Path:
+    """Make a run's folder, naming first what killed runs have left half-written."""
+    for left in folders.unfinished(options.evidence):
+        session.warn(
+            f"{left} is half-written, since its process was killed: it is no evidence, and "
+            "`nox -s clean` removes it"
+        )
+    return folders.new_run(options.evidence, name)

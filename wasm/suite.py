@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SHOWN_TESTS = 10
 _SHOWN_LINES = 40
+_TIMED_OUT = "panic: test timed out after "
 
 
 class Event(msgspec.Struct, frozen=True, rename="pascal"):
@@ -81,6 +82,11 @@ class Suite:
         if self.missing:
             return f"{len(self.missing)} did not run that should have, first {self.missing[0]}"
         return ""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether Go ended it for the time it took, which says nothing of what was under test."""
+        return any(line.startswith(_TIMED_OUT) for line in self.output.splitlines())
 
     @property
     def summary(self) -> str:

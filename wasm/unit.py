@@ -35,6 +35,9 @@ class UnitRun:
     """``unit.json``: the Go results of one variant.
 
     Attributes:
+        commit: Of the source that the tests ran on.
+        files_sha256: ``files_sha256`` of that source: of every file that the tests could see in it.
+        baseline_files_sha256: The baseline's, whose tests and vet findings this was held against.
         environment: The settings of Go that were pinned; WASM_FILE_PATH named the module.
         fast_sdk: What was done to the SDK for the sake of speed; None: it was used as it is.
         plain_because: Why it was used as it is.
@@ -44,6 +47,9 @@ class UnitRun:
 
     variant: Variant
     module_sha256: str
+    commit: str
+    files_sha256: str
+    baseline_files_sha256: str
     go_version: str
     environment: dict[str, str] = field(default_factory=dict)
     fast_sdk: FastSdk | None = None
@@ -76,7 +82,7 @@ def run(
     """
     with cache.scratch("go-test") as scratch:
         with source.taken_out(Variant.BASELINE, request) as tree:
-            baseline = _read(_go(tree, scratch), tree)
+            baseline, baseline_files = _read(_go(tree, scratch), tree), tree.source.files_sha256
         with source.taken_out(variant, request) as tree:
             go = _go(tree, scratch)
             module = build.built_from(tree, variant)
@@ -92,6 +98,9 @@ def run(
     return UnitRun(
         variant=variant,
         module_sha256=module.sha256,
+        commit=module.source.commit,
+        files_sha256=module.source.files_sha256,
+        baseline_files_sha256=baseline_files,
         go_version=go.version,
         environment=go.pinned,
         fast_sdk=speed.sdk,

@@ -46,7 +46,7 @@ def _report(arguments: argparse.Namespace) -> None:
     sys.stdout.flush()
     screen.show(made.comparison, made.folder)
     if made.comparison.verdict is not PairVerdict.PROVEN:
-        raise EvidenceError(f"{made.comparison.verdict}: {made.comparison.reasons[0]}")
+        raise EvidenceError(made.comparison.headline)
 
 
 def _verify(arguments: argparse.Namespace) -> None:

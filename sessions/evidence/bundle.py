@@ -31,7 +31,7 @@ from sessions.evidence import (
     unit_results,
 )
 from sessions.evidence.compare import compare
-from sessions.evidence.records import Comparison, Run
+from sessions.evidence.records import Comparison, Run, UnitState
 from sessions.matrix.records import Result
 from wasm.records import Variant
 
@@ -47,11 +47,11 @@ REPORTS = {html.NAME: html.render, markdown.NAME: markdown.render}
 
 @dataclass(frozen=True)
 class Side:
-    """One variant's run, as a bundle holds it."""
+    """One variant's run, as a bundle holds it; ``unit`` is why there are no results, if so."""
 
     run: Run
     results: tuple[Result, ...]
-    unit: bytes | None
+    unit: bytes | UnitState
     cleanup: Cleanup
 
 
@@ -81,7 +81,7 @@ def make(evidence: Path, runs: Mapping[Variant, Path], key: Path | None) -> Made
         if (source / store.RUN).is_file():
             sealing.refuse_unsealed(source)
         run, results = store.read_run(source)
-        unit = unit_results.latest(evidence, variant, run.module.sha256)
+        unit = unit_results.latest(evidence, run)
         sides[variant] = Side(run, results, unit, attached.read(source).cleanup or Cleanup())
     told = compared(sides)
     folder = folders.new_bundle(evidence)
@@ -99,6 +99,8 @@ def make(evidence: Path, runs: Mapping[Variant, Path], key: Path | None) -> Made
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    finally:
+        folders.release(folder)
     return Made(folder, told, path, digest)
 
 
@@ -120,7 +122,7 @@ def unit_files(sides: Mapping[Variant, Side]) -> dict[str, bytes]:
     return {
         unit_results.name(variant): side.unit
         for variant, side in sides.items()
-        if side.unit is not None
+        if isinstance(side.unit, bytes)
     }
 
 

@@ -56,7 +56,7 @@ def compare(  # noqa: PLR0913 - two runs, and what lies beside them
         baseline_results: Its cells.
         fixed: The run with it.
         fixed_results: Its cells.
-        unit: Go's own tests on each variant's module, where they are at hand.
+        unit: Go's own tests on each variant's module and tree, where they are at hand.
         cleanup: The proof of each that nothing was left; without it nothing is proven.
 
     Raises:
@@ -72,7 +72,10 @@ def compare(  # noqa: PLR0913 - two runs, and what lies beside them
     results = {Variant.BASELINE: baseline_results, Variant.FIXED: fixed_results}
     limits = tuple(_no_release_evidence(testbed, fixed, results))
     pairs = tuple(_pairs(baseline_results, fixed_results))
-    verdict, reasons = judge(baseline, baseline_results, fixed, fixed_results, cleanup)
+    tests = {variant: (unit or {}).get(variant, unit_results.NONE) for variant in Variant}
+    verdict, reasons = judge(
+        baseline, baseline_results, fixed, fixed_results, unit=tests, cleanup=cleanup
+    )
     return Comparison(
         verdict=verdict,
         reasons=reasons,
@@ -92,7 +95,7 @@ def compare(  # noqa: PLR0913 - two runs, and what lies beside them
         },
         inputs_sha256=fixed.inputs_sha256,
         cells=pairs,
-        unit={variant: (unit or {}).get(variant, unit_results.NONE) for variant in Variant},
+        unit=tests,
         runs={
             run.variant: RunSummary(id=run.id, sha256=sha256_of(as_json(run)))
             for run in (baseline, fixed)
@@ -100,11 +103,13 @@ def compare(  # noqa: PLR0913 - two runs, and what lies beside them
     )
 
 
-def judge(
+def judge(  # noqa: PLR0913 - likewise
     baseline: Run,
     baseline_results: Sequence[Result],
     fixed: Run,
     fixed_results: Sequence[Result],
+    *,
+    unit: Mapping[Variant, UnitSummary],
     cleanup: Mapping[Variant, Cleanup],
 ) -> tuple[PairVerdict, tuple[str, ...]]:
     """Return the verdict on a pair, and why it is not proven (or what proves it), in sentences.
@@ -112,7 +117,9 @@ def judge(
     A cell that contradicts the claim refutes it, whatever else could not be observed; without a
     contradiction, a cell or a run without a valid observation leaves it inconclusive; and so do
     repeats that disagree, a run of which it is not proved that nothing was left, and a matrix in
-    which nothing had to fail, since then nothing was reproduced.
+    which nothing had to fail, since then nothing was reproduced. Go's own tests count where they
+    were run on the very modules: one that the fix breaks refutes it, and any other failure leaves
+    it inconclusive.
     """
     against: list[str] = []
     unclear: list[str] = []
@@ -121,6 +128,8 @@ def judge(
         unclear += _disagreements(run, results)
         unclear += _gaps(run, results)
         unclear += _left_behind(run.variant, cleanup[run.variant])
+    against += unit_results.contradictions(unit)
+    unclear += unit_results.gaps(unit)
     if baseline.module.sha256 == fixed.module.sha256:
         against.append(f"both runs are of one module, {fixed.module.sha256}: nothing was fixed")
     reproduced = [r for r in baseline_results if r.must_fail]

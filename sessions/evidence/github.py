@@ -71,6 +71,7 @@ def summary(comparison: Comparison) -> str:
         "",
         *(f"- {each}" for each in said),
         *([f"- and {more:,} more reasons, in `comparison.json`"] if more else []),
+        f"- {comparison.go_tests}.",
         "",
         f"Seen in {seen_in}. {release} for Higress' gateway{', since:' if whys else '.'}",
         *(["", *whys] if whys else []),

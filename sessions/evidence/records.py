@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 NO_KEY = "no key"
+GO_TESTS = "Go's tests:"
 RUN_SCHEMA = "gateway-proof/run/3"
 COMPARISON_SCHEMA = "gateway-proof/comparison/3"
 
@@ -192,19 +193,36 @@ class SuiteSummary(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
+class UnitState(StrEnum):
+    """How Go's own tests stand for a run, in the words of a headline."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not run"
+    OTHER_TREE = "not run on this tree"
+    OTHER_GO = "not run with this Go"
+    OTHER_BASELINE = "not run against this baseline"
+
+
 class UnitSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Go's own tests on the very module of a variant.
+    """Go's own tests on the very module and tree of a variant.
 
     Attributes:
+        state: Whether they passed; where there are no results, why.
         file: The results in this bundle, and their digest; None when there are none.
         missing: Why there are none, in a sentence.
         new_in_vet: How many things go vet found that the baseline does not have.
+        failed_tests: ``package.Test`` of each that failed.
+        timed_out: Whether Go ended a command for the time it took.
     """
 
+    state: UnitState
     file: str | None = None
     sha256: str | None = None
     missing: str = ""
     new_in_vet: int = 0
+    failed_tests: tuple[str, ...] = ()
+    timed_out: bool = False
     suites: tuple[SuiteSummary, ...] = ()
 
 
@@ -241,3 +259,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[CellPair, ...]
     unit: dict[Variant, UnitSummary]
     runs: dict[Variant, RunSummary]
+
+    @property
+    def go_tests(self) -> str:
+        """How Go's own tests stand for the fixed module, in a clause."""
+        fixed = self.unit.get(Variant.FIXED)
+        return f"{GO_TESTS} {fixed.state if fixed else UnitState.NOT_RUN}"
+
+    @property
+    def headline(self) -> str:
+        """The verdict, its first reason, and how Go's own tests stand, in a line."""
+        reason = self.reasons[0]
+        more = "" if reason.startswith(GO_TESTS) else f"; {self.go_tests}"
+        return f"{self.verdict}: {reason}{more}"

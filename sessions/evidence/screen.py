@@ -49,7 +49,7 @@ def show(comparison: Comparison, bundle: Path) -> None:
     for line in _reasons(comparison):
         _print(console, line)
     github.tell(comparison)
-    last = Text(f"{comparison.verdict}: {harmless.plain(comparison.reasons[0])}")
+    last = Text(harmless.plain(comparison.headline))
     last.stylize(f"bold {_COLOURS[comparison.verdict]}", 0, len(comparison.verdict))
     _print(console, last)
 
@@ -164,6 +164,7 @@ def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
             f"{counts.inconclusive} inconclusive"
         )
         module = comparison.modules[variant]
+        yield Text(f"  run     {harmless.plain(comparison.runs[variant].id)}")
         yield Text(f"  module  {module.sha256}")
         if module.fix:
             yield Text(f"  fix     {harmless.plain(module.fix)}")

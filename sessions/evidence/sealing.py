@@ -44,8 +44,12 @@ def problems(folder: Path) -> Generator[str, None, str]:
     return f"{len(listed)} files, each as {store.SUMS} says"
 
 
-def refuse_unsealed(folder: Path) -> None:
+def refuse_unsealed(folder: Path, again: str = "run it again") -> None:
     """Refuse a run that was never sealed, or that was changed since.
+
+    Args:
+        folder: The run's.
+        again: What makes another, in a clause.
 
     Raises:
         EvidenceError: It names the first file that is not as it was sealed.
@@ -54,5 +58,5 @@ def refuse_unsealed(folder: Path) -> None:
     if problem is not None:
         raise EvidenceError(
             f"the run in {folder} is not as it was sealed: {problem}; expected the files that its "
-            "session wrote, unchanged; run it again"
+            f"session wrote, unchanged; {again}"
         )

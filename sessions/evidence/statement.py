@@ -2,7 +2,9 @@
 
 Written after https://in-toto.io/Statement/v1 and https://in-toto.io/attestation/test-result/v0.1:
 the subjects are the two modules, the configuration is named by its digests. A pair that was not
-proven did not pass, whether it was refuted or nothing valid was seen.
+proven did not pass, whether it was refuted or nothing valid was seen. Go's own tests are named
+beside the cells; they are a warning where they were not run on the fixed module, or fail on the
+baseline alone, as a regression test does.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sessions.evidence.records import PairVerdict
+from sessions.evidence.records import GO_TESTS, PairVerdict, UnitState
 from sessions.evidence.store import as_json
 from wasm.records import Variant, sha256_of
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
+_GO_TESTS = GO_TESTS.removesuffix(":")
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,7 @@ def of(
         for run, those in zip(runs, results, strict=True)
         for result in those
     ]
+    told += _go_tests(comparison)
     proven = comparison.verdict is PairVerdict.PROVEN
     return Statement(
         type_=TYPE,
@@ -73,10 +77,27 @@ def of(
             result="PASSED" if proven else "FAILED",
             configuration=tuple(_configuration(comparison, runs)),
             passed_tests=tuple(name for name, as_declared in told if as_declared),
-            warned_tests=(),
+            warned_tests=tuple(_warnings(comparison)),
             failed_tests=tuple(name for name, as_declared in told if not as_declared),
         ),
     )
+
+
+def _go_tests(comparison: Comparison) -> Iterator[tuple[str, bool]]:
+    """Give Go's own tests of each variant, and whether they passed; failures by their names."""
+    for variant, unit in comparison.unit.items():
+        if unit.state is UnitState.PASSED:
+            yield f"{variant}/{_GO_TESTS}", True
+        elif unit.state is UnitState.FAILED and variant is Variant.FIXED:
+            yield from ((f"{variant}/{name}", False) for name in unit.failed_tests or (_GO_TESTS,))
+
+
+def _warnings(comparison: Comparison) -> Iterator[str]:
+    baseline, fixed = (comparison.unit[variant] for variant in Variant)
+    if baseline.state is UnitState.FAILED:
+        yield f"{Variant.BASELINE}/{_GO_TESTS}: {baseline.state}"
+    if not fixed.file:
+        yield f"{Variant.FIXED}/{_GO_TESTS}: {fixed.state}"
 
 
 def _configuration(comparison: Comparison, runs: Sequence[Run]) -> Iterator[Described]:

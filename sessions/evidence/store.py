@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from containers import envoy_config
+from sessions.evidence import folders
 from sessions.evidence.records import RUN_SCHEMA, Run
 from sessions.matrix.records import Result
 from wasm import paths
@@ -32,8 +32,8 @@ ENVOY = envoy_config.BOOTSTRAP
 LISTENERS = envoy_config.LISTENERS
 FIX = "config/fix.patch"
 UNCOMMITTED = "config/uncommitted.patch"
-SUMS = "SHA256SUMS"
-SIGNATURE = f"{SUMS}.sig"
+SUMS, SIGNATURE = folders.SUMS, folders.SIGNATURE
+seal, as_sums, digests = folders.seal, folders.as_sums, folders.digests
 _NOT_WRITABLE = {
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
@@ -117,30 +117,3 @@ def read_run(folder: Path) -> tuple[Run, tuple[Result, ...]]:
             f"the run in {folder} cannot be read: {error}; expected the files that a runtime "
             "session wrote, unchanged; run it again"
         ) from error
-
-
-def seal(folder: Path) -> str:
-    """Write SHA256SUMS over every file of a folder, last of all; return its own digest."""
-    content = as_sums(digests(folder))
-    (folder / SUMS).write_bytes(content)
-    return hashlib.sha256(content).hexdigest()
-
-
-def as_sums(found: dict[str, str]) -> bytes:
-    """Return digests by name as SHA256SUMS holds them; `sha256sum --check` reads that."""
-    return "".join(f"{digest}  {name}\n" for name, digest in found.items()).encode()
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of a folder, by name, in order.
-
-    Not of its own SHA256SUMS, nor of the signature on that.
-    """
-    found = {}
-    own = (folder / SUMS, folder / SIGNATURE)
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path not in own:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found[path.relative_to(folder).as_posix()] = digest
-    return found

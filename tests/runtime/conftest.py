@@ -14,7 +14,7 @@ from containers import engines, envoy, sweep
 from containers.options import TESTBED_OPTIONS
 from containers.records import Listener
 from containers.testbed import Plan
-from sessions.evidence import store
+from sessions.evidence import folders, store
 from sessions.evidence.recorder import Recorder
 from sessions.matrix import case, cells, credentials
 from sessions.matrix.options import MATRIX_OPTIONS
@@ -64,6 +64,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     config.stash[RECORDER] = Recorder(
         Path(options.run_dir), Variant(options.variant), cases, options.repeat
     )
+    folders.hold(Path(options.run_dir))
     config.stash[SHOWN] = Shown(len(cells.plan(cases, options.repeat)))
     # The cells are counted and named below, so pytest need not.
     options.verbose = min(options.verbose, _NO_COUNTS)

@@ -62,7 +62,7 @@ def _bundle(root: Path, allowed_signers: Path | None) -> Findings:
     if baseline is not None and fixed is not None:
         pair.check(found, root, baseline, fixed, told)
     if told is not None:
-        found.says = f"what it says is: {told.verdict}"
+        found.says = f"what it says is: {told.verdict}; {told.go_tests}"
     return found
 
 

@@ -9,6 +9,7 @@ import msgspec
 from sessions.evidence import alike, bundle, store, unit_results
 from sessions.evidence.compare import ENOUGH_REPEATS
 from sessions.evidence.differences import differences
+from sessions.evidence.records import UnitState
 from sessions.evidence.surroundings import OURSELVES
 from wasm.records import Variant
 
@@ -32,7 +33,7 @@ def check(
     """Make every check of a pair."""
     found.look(PAIRING, "", lambda: _pairing(baseline, fixed))
     sides = {
-        variant: bundle.Side(side.run, side.results, side.unit, side.cleanup)
+        variant: bundle.Side(side.run, side.results, _results(side, told), side.cleanup)
         for variant, side in zip(Variant, (baseline, fixed), strict=True)
     }
     found.look(UNIT, "", lambda: _unit(sides))
@@ -45,6 +46,19 @@ def check(
         found.look(DRAWN, "", lambda: _drawn(root, drawn, version))
         known = {*drawn, *bundle.unit_files(sides)}
         found.look(NOTHING_ELSE, "", lambda: _nothing_else(root, known))
+
+
+def _results(side: Side, told: Comparison | None) -> bytes | UnitState:
+    """Return the results of Go's own tests that a bundle holds, or why it says it holds none.
+
+    Which results lay there when it was made, and of which tree, no bundle shows.
+    """
+    if side.unit is not None:
+        return side.unit
+    summary = told.unit.get(side.run.variant) if told else None
+    if summary is None or summary.state in (UnitState.PASSED, UnitState.FAILED):
+        return UnitState.NOT_RUN
+    return summary.state
 
 
 def _pairing(baseline: Side, fixed: Side) -> Check:
@@ -63,15 +77,16 @@ def _repeats(told: Comparison) -> Check:
 
 
 def _unit(sides: dict[Variant, bundle.Side]) -> Check:
-    """Go's own tests are those of the very module, where there are any."""
+    """Go's own tests are those of the very module and tree, where there are any."""
     said = []
     for variant, side in sides.items():
-        if side.unit is None:
-            said.append(f"{variant}: none at hand")
+        if isinstance(side.unit, UnitState):
+            said.append(f"{variant}: {side.unit}")
             continue
         results = unit_results.read(side.unit)
-        if (results.variant, results.module_sha256) != (variant, side.run.module.sha256):
-            yield f"{unit_results.name(variant)} is of another module, {results.module_sha256}"
+        unlike = unit_results.unlike(results, side.run)
+        if unlike is not None:
+            yield f"{unit_results.name(variant)} belongs to another run: {unlike}"
         problems = [f"{suite.name}: {suite.problem}" for suite in results.suites if suite.problem]
         said.append(f"{variant}: {'; '.join(problems) or 'succeeded'}")
     return ", ".join(said)

@@ -8,7 +8,14 @@ import msgspec
 
 from containers.records import Cleanup
 from sessions.evidence import bundle, store
-from sessions.evidence.records import Comparison, Counts, Run, RunSummary, first_keys
+from sessions.evidence.records import (
+    Comparison,
+    Counts,
+    Run,
+    RunSummary,
+    UnitState,
+    first_keys,
+)
 from sessions.matrix import cells
 from wasm.records import Variant, sha256_of
 
@@ -46,7 +53,8 @@ def rehash(folder: Path) -> None:
         run = msgspec.structs.replace(run, files=files)
         store.write_json(folder / variant / store.RUN, run)
         store.seal(folder / variant)
-        sides[variant] = bundle.Side(run, results, None, cleanup_of(folder / variant))
+        cleanup = cleanup_of(folder / variant)
+        sides[variant] = bundle.Side(run, results, UnitState.NOT_RUN, cleanup)
         digest = sha256_of((folder / variant / store.RUN).read_bytes())
         runs[variant] = RunSummary(id=run.id, sha256=digest)
     comparison = msgspec.structs.replace(comparison, runs=runs)
@@ -72,7 +80,8 @@ def conclude_again(folder: Path) -> None:
     sides = {}
     for variant in Variant:
         run, results = store.read_run(folder / variant)
-        sides[variant] = bundle.Side(run, results, None, cleanup_of(folder / variant))
+        cleanup = cleanup_of(folder / variant)
+        sides[variant] = bundle.Side(run, results, UnitState.NOT_RUN, cleanup)
     told = bundle.compared(sides)
     store.write_json(folder / bundle.COMPARISON, told)
     rehash(folder)

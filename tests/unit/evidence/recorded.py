@@ -22,6 +22,8 @@ from sessions.matrix.case import Mode
 from tests.unit.evidence.runs import CASES, facts, module, run
 from tests.unit.matrix.observations import ADDRESS, CONTROL, KLING, defective, right
 from wasm.records import Fix, FixKind, Origin, Patch, Variant, sha256_of
+from wasm.suite import Suite
+from wasm.unit import UnitRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -282,6 +284,36 @@ def _outcome(each: Result) -> str:
     if not each.as_declared:
         return '<failure message="not as declared" />'
     return '<skipped type="pytest.xfail" />' if each.must_fail else ""
+
+
+def unit_run(run: Run, **changes: Any) -> UnitRun:
+    """Return what `nox -s unit` records of the very tree and module of a run."""
+    source = run.module.source
+    fields: dict[str, Any] = {
+        "variant": run.variant,
+        "module_sha256": run.module.sha256,
+        "commit": source.commit,
+        "files_sha256": source.files_sha256,
+        "baseline_files_sha256": (
+            source.fix.baseline_sha256 if source.fix else source.files_sha256
+        ),
+        "go_version": run.module.go_version,
+        "vet": [],
+        "vet_of_baseline": [],
+        "suites": [Suite(command=["go", "test", "./..."], status=0, passed=7)],
+    }
+    return UnitRun(**{**fields, **changes})
+
+
+def unit(evidence: Path, folder: Path, **changes: Any) -> Path:
+    """Leave results of Go's own tests for a run's folder where a bundle takes them from."""
+    run, _ = store.read_run(folder)
+    record = unit_run(run, **changes)
+    results = folders.new_run(evidence, f"unit-{run.variant}")
+    store.write_json(results / "unit.json", record)
+    store.seal(results)
+    folders.point_latest(evidence, f"unit-{run.variant}", results)
+    return results
 
 
 def pair(evidence: Path, repeats: int = REPEATS) -> dict[Variant, Path]:

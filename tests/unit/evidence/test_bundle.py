@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sessions.evidence import bundle, folders, schemas, store, unit_results, verification
-from sessions.evidence.records import PairVerdict
+from sessions.evidence import bundle, schemas, store, unit_results, verification
+from sessions.evidence.records import PairVerdict, UnitState
 from tests.unit.evidence import recorded
 from wasm.errors import EvidenceError
 from wasm.records import Variant
 from wasm.suite import Suite
-from wasm.unit import UnitRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +140,7 @@ def test_the_statement_names_both_modules_and_says_what_passed(tmp_path: Path) -
     assert predicate["result"] == "PASSED"
     assert len(predicate["passedTests"]) == 24
     assert predicate["passedTests"][0] == "baseline/kling-text-to-video/retry/1"
-    assert predicate["failedTests"] == predicate["warnedTests"] == []
+    assert predicate["failedTests"] == []
     digests = store.digests(made.folder)
     named = {each["name"]: each["digest"]["sha256"] for each in predicate["configuration"]}
     assert named.pop("inputs of both") == made.comparison.inputs_sha256
@@ -162,7 +161,8 @@ def test_a_pair_that_is_not_proven_did_not_pass(tmp_path: Path) -> None:
     found = verification.of(made.folder)
     assert found.holds, "evidence of a refutation is evidence too"
     assert found.lines[-1] == (
-        f"verified: all {len(found.made)} checks of the bundle hold; what it says is: refuted"
+        f"verified: all {len(found.made)} checks of the bundle hold; what it says is: refuted; "
+        "Go's tests: not run"
     )
     (alone,) = verification.of(runs[F]).lines[-1:]
     assert alone.partition("; ")[2] == (
@@ -180,7 +180,7 @@ def test_a_run_that_was_interrupted_is_inconclusive_and_its_evidence_holds(tmp_p
     assert made.comparison.verdict == "inconclusive"
     found = verification.of(made.folder)
     assert found.failed == ()
-    assert found.lines[-1].endswith(" of the bundle hold; what it says is: inconclusive")
+    assert "; what it says is: inconclusive; " in found.lines[-1]
     assert (
         verification.of(runs[F])
         .lines[-1]
@@ -221,64 +221,151 @@ def test_a_record_without_a_field_or_with_one_more_is_not_what_its_schema_says()
 # --- Go's own tests -----------------------------------------------------------------------------
 
 
-def unit(evidence: Path, variant: Variant, module: str, **suite: Any) -> None:
-    """Write what `nox -s unit` leaves."""
-    folder = folders.new_run(evidence, f"unit-{variant}")
-    fields = {"command": ["go", "test", "./..."], "status": 0, "passed": 7, **suite}
-    record = UnitRun(
-        variant=variant,
-        module_sha256=module,
-        go_version="go version go1.26.8 linux/amd64",
-        vet=[],
-        vet_of_baseline=[],
-        suites=[Suite(**fields)],
-    )
-    store.write_json(folder / "unit.json", record)
-    folders.point_latest(evidence, f"unit-{variant}", folder)
+ANOTHER = "9" * 64
+SUITE = Suite(command=["go", "test", "-json", "./..."], status=0, passed=7)
+RED = replace(SUITE, status=1, failed=["a.TestX", "a.TestY", "b.TestZ"])
 
 
-def module_of(runs: dict[Variant, Path], variant: Variant) -> str:
-    return store.read_run(runs[variant])[0].module.sha256
-
-
-def test_results_of_the_very_module_are_taken_in_and_verified(tmp_path: Path) -> None:
+def test_results_of_the_very_module_and_tree_are_taken_in_and_verified(tmp_path: Path) -> None:
     runs = recorded.pair(tmp_path)
-    unit(tmp_path, F, module_of(runs, F), skipped=["a.Test"])
+    recorded.unit(tmp_path, runs[F], suites=[replace(SUITE, skipped=["a.Test"])])
     made = bundle.make(tmp_path, runs, None)
     told = made.comparison.unit
     assert told[B] == unit_results.NONE
-    assert told[F].file == "unit/fixed.json"
+    assert (told[F].state, told[F].file) == (UnitState.PASSED, "unit/fixed.json")
     (suite,) = told[F].suites
-    assert (suite.command, suite.passed, suite.skipped) == ("go test ./...", 7, 1)
+    assert (suite.command, suite.passed, suite.skipped) == ("go test -json ./...", 7, 1)
     assert suite.problem == ""
+    assert made.comparison.headline.endswith("; Go's tests: passed")
     found = verification.of(made.folder)
     assert found.failed == ()
-    assert "baseline: none at hand, fixed: succeeded" in "\n".join(found.lines)
+    assert found.says.endswith("proven; Go's tests: passed")
 
 
-@pytest.mark.parametrize("wrong", ["another module", "another variant", "no results"])
-def test_other_results_are_not_taken_in_and_the_field_says_why(tmp_path: Path, wrong: str) -> None:
+OTHERS: dict[str, tuple[dict[str, Any], UnitState]] = {
+    "a commit of the same files": ({"commit": "9" * 40}, UnitState.OTHER_TREE),
+    "a changed test file": ({"files_sha256": ANOTHER}, UnitState.OTHER_TREE),
+    "another Go": ({"go_version": "go version go1.27.0 linux/amd64"}, UnitState.OTHER_GO),
+    "other settings of Go": ({"environment": {"GOFLAGS": "-tags=x"}}, UnitState.OTHER_GO),
+    "another baseline": ({"baseline_files_sha256": ANOTHER}, UnitState.OTHER_BASELINE),
+    "another module": ({"module_sha256": ANOTHER}, UnitState.NOT_RUN),
+    "another variant": ({"variant": B}, UnitState.NOT_RUN),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_results_of_anything_else_are_left_out_and_the_headline_says_so(
+    tmp_path: Path, other: str
+) -> None:
+    """Red or green: they say nothing of this run."""
+    changes, state = OTHERS[other]
     runs = recorded.pair(tmp_path)
-    unit(tmp_path, F, "9" * 64 if wrong == "another module" else module_of(runs, F))
-    if wrong == "another variant":
-        unit(tmp_path, B, module_of(runs, F))
-        folders.point_latest(tmp_path, "unit-fixed", folders.latest(tmp_path, "unit-baseline"))
-    elif wrong == "no results":
-        (folders.latest(tmp_path, "unit-fixed") / "unit.json").write_text("{")
+    recorded.unit(tmp_path, runs[F], suites=[RED], **changes)
     made = bundle.make(tmp_path, runs, None)
-    assert made.comparison.unit[F] == unit_results.NONE
+    assert (made.comparison.unit[F].state, made.comparison.unit[F].file) == (state, None)
     assert not (made.folder / "unit").exists()
-    assert unit_results.NONE.missing == (
-        "no results of Go's own tests for this very module were at hand; `nox -s unit` on the "
-        "variant makes them, `nox -s report` takes them in"
-    )
+    assert made.comparison.verdict is PairVerdict.PROVEN
+    assert made.comparison.headline.endswith(f"; Go's tests: {state}")
+    found = verification.of(made.folder)
+    assert found.failed == ()
+    assert found.says.endswith(f"proven; Go's tests: {state}")
 
 
-def test_failures_are_told_and_changed_results_are_seen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", OTHERS)
+def test_such_results_put_into_a_bundle_are_seen(tmp_path: Path, other: str) -> None:
     runs = recorded.pair(tmp_path)
-    unit(tmp_path, F, module_of(runs, F), status=1, failed=["a.TestX"])
+    recorded.unit(tmp_path, runs[F])
     made = bundle.make(tmp_path, runs, None)
-    assert made.comparison.unit[F].suites[0].problem == "1 tests failed, first a.TestX"
+    run, _ = store.read_run(runs[F])
+    path = made.folder / "unit" / "fixed.json"
+    store.write_json(path, recorded.unit_run(run, **OTHERS[other][0]))
+    store.seal(made.folder)
+    assert "unit results" in {each.check for each in verification.of(made.folder).failed}
+
+
+def test_results_of_which_nothing_can_be_read_or_that_nobody_sealed_are_none(
+    tmp_path: Path,
+) -> None:
+    runs = recorded.pair(tmp_path)
+    for number, content in enumerate(("{", "")):
+        results = recorded.unit(tmp_path, runs[F])
+        (results / "unit.json").write_text(content or (results / "unit.json").read_text())
+        store.seal(results)
+        if not content:
+            (results / store.SUMS).unlink()
+        told = bundle.make(tmp_path / str(number), runs, None).comparison
+        assert told.unit[F] == unit_results.NONE
+
+
+def test_results_that_were_changed_since_they_were_sealed_are_refused(tmp_path: Path) -> None:
+    runs = recorded.pair(tmp_path)
+    results = recorded.unit(tmp_path, runs[F], suites=[RED])
+    run, _ = store.read_run(runs[F])
+    store.write_json(results / "unit.json", recorded.unit_run(run))
+    with pytest.raises(EvidenceError, match=r"unit\.json was changed: .*`nox -s unit") as caught:
+        bundle.make(tmp_path, runs, None)
+    assert results.name in str(caught.value)
+
+
+def test_an_empty_list_of_what_was_run_is_no_success(tmp_path: Path) -> None:
+    runs = recorded.pair(tmp_path)
+    recorded.unit(tmp_path, runs[F], suites=[])
+    told = bundle.make(tmp_path, runs, None).comparison
+    assert (told.verdict, told.unit[F].state) == (PairVerdict.INCONCLUSIVE, UnitState.FAILED)
+
+
+def test_red_go_tests_are_in_every_output_and_verified(tmp_path: Path) -> None:
+    """T32: three tests fail on the very modules, and both runtime sessions hold."""
+    runs = recorded.pair(tmp_path)
+    recorded.unit(tmp_path, runs[F], suites=[RED])
+    made = bundle.make(tmp_path, runs, None)
+    reason = "Go's tests: 3 failed on the fixed module: a.TestX, a.TestY, b.TestZ"
+    assert (made.comparison.verdict, made.comparison.reasons) == (PairVerdict.REFUTED, (reason,))
+    assert made.comparison.headline == f"refuted: {reason}"
+    said = json.loads((made.folder / "statement.json").read_bytes())["predicate"]
+    assert said["result"] == "FAILED"
+    assert said["failedTests"] == ["fixed/a.TestX", "fixed/a.TestY", "fixed/b.TestZ"]
+    report = (made.folder / "report.md").read_text()
+    first = next(line for line in report.splitlines() if line.startswith("**"))
+    assert "REFUTED" in first
+    assert "3 failed on the fixed module" in first
+    page = (made.folder / "report.html").read_text()
+    assert "3 failed on the fixed module" in page[: page.index("<nav")]
+    found = verification.of(made.folder)
+    assert (found.failed, found.says) == ((), "what it says is: refuted; Go's tests: failed")
+
+
+def test_a_verdict_that_leaves_red_go_tests_out_is_seen(tmp_path: Path) -> None:
+    """The verdict is reached again from the results in the bundle."""
+    runs = recorded.pair(tmp_path)
+    green = bundle.make(tmp_path, runs, None)
+    recorded.unit(tmp_path, runs[F], suites=[RED])
+    red = bundle.make(tmp_path, runs, None)
+    for name in ("comparison.json", "statement.json", "report.html", "report.md"):
+        (red.folder / name).write_bytes((green.folder / name).read_bytes())
+    store.seal(red.folder)
+    failed = {each.check: each.problems for each in verification.of(red.folder).failed}
+    assert {*failed} == {"comparison", "reports"}
+    assert any('verdict is "proven", expected "refuted"' in p for p in failed["comparison"])
+
+
+def test_where_go_tests_were_not_run_every_output_says_so(tmp_path: Path) -> None:
+    made = recorded.made(tmp_path)
+    assert made.comparison.headline.startswith("proven: ")
+    assert made.comparison.headline.endswith("; Go's tests: not run")
+    said = json.loads((made.folder / "statement.json").read_bytes())["predicate"]
+    assert (said["result"], said["warnedTests"]) == ("PASSED", ["fixed/Go's tests: not run"])
+    report = (made.folder / "report.md").read_text()
+    first = next(line for line in report.splitlines() if line.startswith("**"))
+    assert first.endswith("**Go's tests: not run.**")
+    page = (made.folder / "report.html").read_text()
+    assert "Go&#39;s tests: not run." in page[: page.index("<nav")]
+
+
+def test_changed_results_are_seen(tmp_path: Path) -> None:
+    runs = recorded.pair(tmp_path)
+    recorded.unit(tmp_path, runs[F], suites=[RED])
+    made = bundle.make(tmp_path, runs, None)
     path = made.folder / "unit" / "fixed.json"
     path.write_bytes(path.read_bytes().replace(b'"passed": 7', b'"passed": 8'))
     store.seal(made.folder)
@@ -287,19 +374,10 @@ def test_failures_are_told_and_changed_results_are_seen(tmp_path: Path) -> None:
     assert any("unit.fixed.suites[0].passed is 7, expected 8" in p for p in failed["comparison"])
 
 
-def test_results_of_another_module_in_a_bundle_are_seen(tmp_path: Path) -> None:
-    runs = recorded.pair(tmp_path)
-    unit(tmp_path, F, module_of(runs, F))
-    made = bundle.make(tmp_path, runs, None)
-    path = made.folder / "unit" / "fixed.json"
-    path.write_bytes(path.read_bytes().replace(module_of(runs, F).encode(), b"9" * 64))
-    store.seal(made.folder)
-    assert "unit results" in {each.check for each in verification.of(made.folder).failed}
-
-
 def test_a_credential_in_a_failing_test_s_lines_is_masked(tmp_path: Path) -> None:
     runs = recorded.pair(tmp_path)
-    unit(tmp_path, F, module_of(runs, F), status=1, output="got sk-live-0123456789abcdef")
+    shown = replace(SUITE, status=1, output="got sk-live-0123456789abcdef")
+    recorded.unit(tmp_path, runs[F], suites=[shown])
     made = bundle.make(tmp_path, runs, None)
     text = (made.folder / "unit" / "fixed.json").read_text()
     assert "got masked-24-characters" in text

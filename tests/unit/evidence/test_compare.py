@@ -10,12 +10,13 @@ import pytest
 
 from containers.docker_images import HIGRESS_GATEWAY
 from containers.records import Cleanup, GatewayKind, ProcessSeen
-from sessions.evidence import store
+from sessions.evidence import store, unit_results
 from sessions.evidence.compare import compare
-from sessions.evidence.records import Comparison, Counts, PairVerdict, Run
+from sessions.evidence.records import Comparison, Counts, PairVerdict, Run, UnitSummary
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from sessions.matrix.verdict import Verdict
+from tests.unit.evidence.recorded import unit_run
 from tests.unit.evidence.runs import CASES, GATEWAY, facts, module, results, run
 from tests.unit.evidence.runs import GONE as LEFT_NOTHING
 from tests.unit.matrix.observations import (
@@ -29,11 +30,13 @@ from tests.unit.matrix.observations import (
     right,
 )
 from wasm.records import Variant, sha256_of
+from wasm.suite import Suite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sessions.matrix.records import Observation, Result
+    from wasm.unit import UnitRun
 
 B, F = Variant.BASELINE, Variant.FIXED
 GONE = "the gateway was ended by SIGKILL before the matrix was done"
@@ -44,6 +47,7 @@ def compared(
     fixed: Sequence[Result] | None = None,
     *,
     runs: tuple[Run, Run] | None = None,
+    unit: Mapping[Variant, UnitSummary] | None = None,
     cleanup: Mapping[Variant, Cleanup] = LEFT_NOTHING,
 ) -> Comparison:
     one, other = runs or (run(B), run(F))
@@ -52,6 +56,7 @@ def compared(
         results(B) if baseline is None else baseline,
         other,
         results(F) if fixed is None else fixed,
+        unit,
         cleanup=cleanup,
     )
 
@@ -481,3 +486,70 @@ def test_only_cells_of_both_runs_stand_side_by_side() -> None:
     comparison = compared(baseline=changed(B, CHAT, None))
     assert len(comparison.cells) == 7
     assert all(pair.baseline.verdict is not Verdict.INCONCLUSIVE for pair in comparison.cells)
+
+
+# --- Go's own tests ------------------------------------------------------------------------------
+
+SUITE = Suite(command=["go", "test", "./..."], status=0, passed=7)
+TIMED_OUT = "panic: test timed out after 15m0s\nrunning tests:\n\tTestX (15m0s)"
+
+
+def summaries(**of: UnitRun) -> dict[Variant, UnitSummary]:
+    return {
+        Variant(variant): unit_results.summary(Variant(variant), msgspec.json.encode(unit))
+        for variant, unit in of.items()
+    }
+
+
+def unit(variant: Variant, *failed: str, vet: Sequence[str] = (), **changes: Any) -> UnitRun:
+    suite = replace(SUITE, failed=[*failed], status=int(bool(failed)), **changes)
+    return unit_run(run(variant), suites=[suite], vet=[*vet])
+
+
+GREEN = {variant: unit(variant) for variant in Variant}
+UNIT_VERDICTS: dict[str, tuple[dict[str, UnitRun], PairVerdict]] = {
+    "both pass": ({"baseline": GREEN[B], "fixed": GREEN[F]}, PairVerdict.PROVEN),
+    "a regression test": ({"baseline": unit(B, "a.New"), "fixed": GREEN[F]}, PairVerdict.PROVEN),
+    "the baseline alone was run": ({"baseline": unit(B, "a.Old")}, PairVerdict.PROVEN),
+    "the fix breaks one": ({"baseline": GREEN[B], "fixed": unit(F, "a.X")}, PairVerdict.REFUTED),
+    "no baseline to compare with": ({"fixed": unit(F, "a.X")}, PairVerdict.REFUTED),
+    "the fix breaks another": (
+        {"baseline": unit(B, "a.Old"), "fixed": unit(F, "a.Old", "a.X")},
+        PairVerdict.REFUTED,
+    ),
+    "one fails on both": (
+        {"baseline": unit(B, "a.Old"), "fixed": unit(F, "a.Old")},
+        PairVerdict.INCONCLUSIVE,
+    ),
+    "one takes too long": ({"fixed": unit(F, "a.X", output=TIMED_OUT)}, PairVerdict.INCONCLUSIVE),
+    "vet finds more": ({"fixed": unit(F, vet=["main.go: x"])}, PairVerdict.INCONCLUSIVE),
+    "they do not compile": (
+        {"fixed": unit_run(run(F), suites=[replace(SUITE, status=1, passed=0)])},
+        PairVerdict.INCONCLUSIVE,
+    ),
+    "the module's are skipped": (
+        {"fixed": unit(F, skipped=["a.Wasm"], skipped_in_wasm=["a.Wasm"])},
+        PairVerdict.INCONCLUSIVE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNIT_VERDICTS)
+def test_red_go_tests_keep_a_pair_from_being_proven(name: str) -> None:
+    of, verdict = UNIT_VERDICTS[name]
+    comparison = compared(unit=summaries(**of))
+    assert comparison.verdict is verdict
+    assert len(comparison.reasons) == 1
+    assert comparison.reasons[0].startswith("Go's tests:") is (verdict is not PairVerdict.PROVEN)
+    assert comparison.headline.count("Go's tests:") == 1
+    if verdict is PairVerdict.REFUTED:
+        assert "a.X" in comparison.reasons[0]
+        assert "a.Old" not in comparison.reasons[0]
+
+
+def test_red_go_tests_stand_beside_what_the_cells_contradict() -> None:
+    fixed = changed(F, VIDEO, defective(KLING))
+    comparison = compared(fixed=fixed, unit=summaries(fixed=unit(F, "a.X")))
+    assert comparison.verdict is PairVerdict.REFUTED
+    assert [VIDEO in comparison.reasons[0], "a.X" in comparison.reasons[1]] == [True, True]
+    assert comparison.headline.endswith("; Go's tests: failed")

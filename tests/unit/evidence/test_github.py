@@ -35,7 +35,7 @@ def test_the_summary_says_the_verdict_the_cells_and_the_modules() -> None:
         ),
     ]
     assert lines[4].startswith("- fixed: the repeats of kling-text-to-video/retry disagree: ")
-    assert lines[5] == ""
+    assert lines[5:7] == ["- Go's tests: not run.", ""]
     assert (
         "Seen in `envoy, Envoy 1.40.0, engine process`. Not release evidence for Higress' gateway, "
         "since:"

@@ -75,8 +75,10 @@ PROVEN = [
     "openai-chat           direct   2 pass       2 pass",
     "",
     "baseline  8 cells: 6 pass, 2 mismatch, 0 inconclusive",
+    "  run     20260101T000000Z-baseline-000000",
     f"  module  {module(B).sha256}",
     "fixed     8 cells: 8 pass, 0 mismatch, 0 inconclusive",
+    "  run     20260101T000000Z-fixed-000000",
     f"  module  {module(F).sha256}",
     "  fix     the built-in fix higress-4396",
     "Go        go1.24.4: the toolchain line of its go.mod",
@@ -97,7 +99,7 @@ def test_piped_it_is_plain_text_a_sentence_a_line_and_the_verdict_last(
     assert lines[:-1] == PROVEN
     assert lines[-1] == (
         "proven: the baseline failed in 2 of 8 cells, in each for exactly the declared checks, and "
-        "held in all others; the fixed module held in all 8"
+        "held in all others; the fixed module held in all 8; Go's tests: not run"
     )
 
 
@@ -131,7 +133,7 @@ def test_in_a_terminal_no_line_is_longer_than_it_is_wide(
     assert max(map(len, lines)) <= columns
     sentence = " ".join(line.strip() for line in lines[len(PROVEN) :]).strip()
     assert sentence.startswith("proven: the baseline failed in 2 of 8 cells, in each for exactly")
-    assert sentence.endswith("the fixed module held in all 8")
+    assert sentence.endswith("the fixed module held in all 8; Go's tests: not run")
 
 
 def test_a_terminal_gets_colours_and_with_no_color_no_escape_at_all(
@@ -163,7 +165,8 @@ def test_a_contradiction_is_told_apart_from_what_was_declared(
         "kling-text-to-video   direct   2 pass       2 pass",
     ]
     assert lines[-1] == (
-        "refuted: fixed: kling-text-to-video/retry/1: expected no check to fail, failed: " + FOUR
+        "refuted: fixed: kling-text-to-video/retry/1: expected no check to fail, failed: "
+        f"{FOUR}; Go's tests: not run"
     )
 
 
@@ -197,7 +200,7 @@ def test_a_cell_without_an_observation_says_why_and_all_reasons_stand_in_order_a
         "",
         (
             "inconclusive: fixed: no valid observation in 1 of 8 cells, first "
-            "kling-text-to-video/retry/1: it is gone"
+            "kling-text-to-video/retry/1: it is gone; Go's tests: not run"
         ),
     ]
 
@@ -230,5 +233,5 @@ def test_of_very_many_reasons_ten_are_told(capsys: pytest.CaptureFixture[str]) -
         "  reason 9",
         "  and 90 more, in comparison.json",
         "",
-        "proven: reason 0",
+        "proven: reason 0; Go's tests: not run",
     ]

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from sessions.evidence import bundle, folders, store, verification
+from sessions.evidence import bundle, store, verification
 from sessions.evidence.findings import Findings
 from sessions.evidence.verification import reading, side
 from sessions.matrix.records import Result
 from tests.unit.evidence import forging, recorded
 from wasm.records import Patch, Variant
-from wasm.suite import Suite
-from wasm.unit import UnitRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,27 +30,12 @@ B, F = Variant.BASELINE, Variant.FIXED
 CHANGES = Patch.of(b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n")
 
 
-def unit(evidence: Path, variant: Variant, module_sha256: str) -> None:
-    """Leave results of Go's own tests where a bundle takes them from."""
-    record = UnitRun(
-        variant=variant,
-        module_sha256=module_sha256,
-        go_version="go version go1.26.8 linux/amd64",
-        vet=[],
-        vet_of_baseline=[],
-        suites=[Suite(command=["go", "test", "./..."], status=0, passed=7)],
-    )
-    folder = folders.new_run(evidence, f"unit-{variant}")
-    store.write_json(folder / "unit.json", record)
-    folders.point_latest(evidence, f"unit-{variant}", folder)
-
-
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle with all that one may hold; not to be changed."""
     evidence = tmp_path_factory.mktemp("evidence")
     runs = recorded.pair(evidence, repeats=1)
-    for variant, folder in runs.items():
+    for folder in runs.values():
         run, _ = store.read_run(folder)
         source = replace(run.module.source, dirty=True, uncommitted=CHANGES)
         module = replace(run.module, source=source)
@@ -60,7 +43,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "logs" / "relay.log").write_text("the docker engine has this one\n")
         (folder / "config" / "admin-address.txt").write_text("127.0.0.1:40013")
         recorded.rewrite(folder, msgspec.structs.replace(run, module=module))
-        unit(evidence, variant, module.sha256)
+        recorded.unit(evidence, folder)
     return bundle.make(evidence, runs, None).folder
 
 

@@ -29,6 +29,9 @@ def run_of(*suites: Suite, **changed: object) -> UnitRun:
     run = UnitRun(
         variant=FIXED,
         module_sha256="",
+        commit="",
+        files_sha256="",
+        baseline_files_sha256="",
         go_version="",
         vet=[],
         vet_of_baseline=[],
