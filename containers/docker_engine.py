@@ -272,7 +272,7 @@ def _start(life: _Life) -> Testbed:
     life.admin = ports[_ADMIN]
     readiness.await_live(lambda: life.admin, life.end_of_gateway, gateway.last_lines, plan.limits)
     ready_s = time.monotonic() - since
-    log = _ContainerLog(gateway)
+    log = _ContainerLog(gateway, "stderr")
     with admin.explained(life.trouble, gateway.last_lines):
         listeners.started(life.admin, log)
         version = admin.envoy_version(life.admin)
@@ -288,6 +288,7 @@ def _start(life: _Life) -> Testbed:
         upstream_address=f"{upstream.address(made.inside)}:{_MODEL}",
         listeners=listeners,
         gateway_log=log,
+        access_log=_ContainerLog(gateway, "stdout"),
         look_for_end=life.trouble,
         timings=Timings(gateway_ready_s=ready_s),
     )
@@ -449,9 +450,10 @@ def _wiring(plan: Plan, files: Loadable, upstream_ip: str) -> Wiring:
 
 @dataclass(frozen=True)
 class _ContainerLog:
-    """The gateway's log while it runs: what its container has written to stderr."""
+    """A log of the gateway while it runs: what its container has written to one of its streams."""
 
     part: Part
+    stream: str
 
     def mark(self) -> float:
         """Return now, as Docker dates its lines: seconds since the epoch."""
@@ -463,7 +465,8 @@ class _ContainerLog:
             wrapped = self.part.get_wrapped_container()
             # Docker takes no 0 for the beginning.
             newest = _NEWEST_LINES if mark else "all"
-            said = wrapped.logs(stdout=False, since=mark or None, tail=newest)
+            streams = {name: name == self.stream for name in ("stdout", "stderr")}
+            said = wrapped.logs(**streams, since=mark or None, tail=newest)
             return str(said.decode("utf-8", "replace"))
         return ""
 

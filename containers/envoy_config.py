@@ -33,14 +33,21 @@ ARGUMENTS = (
     *("--drain-time-s", "1"),
     # Else each gateway leaves a file of shared memory in /dev/shm, for ever.
     "--disable-hot-restart",
+    # Of the access log: a cell that is not as it should be waits for its line (10 s by default).
+    *("--file-flush-interval-msec", "5"),
 )
 BOOTSTRAP = "config/envoy.json"
 LISTENERS = "config/listeners.json"
 UPSTREAM_CLUSTER = "mock-upstream"
+# Envoy's own default is 1 MiB, beyond which it answers in the plugin's place: 413 to a request, 500
+# to a response (envoy 5302). Higress' gateway lets a plugin set the limit, which stock Envoy does
+# not; ai-proxy sets this one (`set_decoder_buffer_limit`).
+BUFFER_LIMIT_BYTES = 100 << 20
 _TYPE = "type.googleapis.com/"
 _HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 _WASM = _TYPE + "envoy.extensions.filters.http.wasm.v3.Wasm"
 _ROUTER = _TYPE + "envoy.extensions.filters.http.router.v3.Router"
+_PROTOCOL = _TYPE + "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _FILE_LOG = _TYPE + "envoy.extensions.access_loggers.file.v3.FileAccessLog"
 _STDOUT_LOG = _TYPE + "envoy.extensions.access_loggers.stream.v3.StdoutAccessLog"
 _ACCESS_LOG_FIELDS = {
@@ -54,6 +61,7 @@ _ACCESS_LOG_FIELDS = {
     "upstream_cluster": "%UPSTREAM_CLUSTER%",
     "upstream_host": "%UPSTREAM_HOST%",
     "duration_ms": "%DURATION%",
+    "bytes_sent": "%BYTES_SENT%",
 }
 _STRING = _TYPE + "google.protobuf.StringValue"
 _LISTENER = _TYPE + "envoy.config.listener.v3.Listener"
@@ -161,6 +169,16 @@ def _cluster(upstream: Address) -> dict[str, Any]:
         "name": UPSTREAM_CLUSTER,
         "type": "STATIC",
         "connect_timeout": "5s",
+        "per_connection_buffer_limit_bytes": BUFFER_LIMIT_BYTES,
+        # A body that a plugin made longer than its content-length ends with its connection, and is
+        # not the beginning of the next attempt.
+        "typed_extension_protocol_options": {
+            _PROTOCOL.removeprefix(_TYPE): {
+                "@type": _PROTOCOL,
+                "common_http_protocol_options": {"max_requests_per_connection": 1},
+                "explicit_http_config": {"http_protocol_options": {}},
+            }
+        },
         "load_assignment": {
             "cluster_name": UPSTREAM_CLUSTER,
             "endpoints": [{"lb_endpoints": [endpoint]}],
@@ -188,6 +206,7 @@ def _listener(listener: Listener, address: Address, wiring: Wiring, vm: str) -> 
         "name": listener.name,
         "address": _socket(address),
         "enable_reuse_port": False,
+        "per_connection_buffer_limit_bytes": BUFFER_LIMIT_BYTES,
         "filter_chains": [{"filters": [chain]}],
     }
 

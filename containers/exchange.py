@@ -25,6 +25,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     """What the client got back.
 
     Attributes:
+        body: As it was sent, whatever its content-encoding.
+        trailing: What followed the end of the response on its connection; nothing may.
         seconds: From the first byte sent to the last one read.
     """
 
@@ -32,6 +34,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     headers: Headers
     body: bytes = msgspec.field(name="body_base64")
     body_sha256: str
+    trailing: bytes = msgspec.field(name="trailing_base64", default=b"")
     seconds: float
 
 
@@ -52,6 +55,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         received_mono_ns: Nanoseconds since the upstream started.
         target: Path and query, as sent.
         body_bytes: The whole body's length, also where only its beginning was kept.
+        trailing: What followed the body on its connection, beyond its content-length; nothing may.
         arrived_on: The upstream's own address that the attempt came in on.
         answered: None while it was under way.
         error: What broke the exchange off, if anything did.
@@ -72,6 +76,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int
     body_sha256: str
     truncated: bool
+    trailing: bytes = msgspec.field(name="trailing_base64", default=b"")
     arrived_on: str
     from_: str = msgspec.field(name="from")
     step: str

@@ -194,6 +194,7 @@ def _start_gateway(life: _Life, program: Path, loadable: Loadable, upstream: _Up
         upstream_address=upstream.model,
         listeners=listeners,
         gateway_log=log,
+        access_log=FileLog(plan.folder / "logs" / "access.log"),
         look_for_end=look_for_end,
         timings=Timings(gateway_ready_s=ready_s),
     )

@@ -12,13 +12,17 @@ from typing import Any, Protocol, TypeVar
 import httpx
 import msgspec
 
+from containers.client import Connection
+from containers.endings import Ending
 from containers.exchange import Journal, Request, Response
 from containers.listeners import Listeners
 from containers.records import Cleanup, GatewayKind, Limits, Listener, TestbedFacts, Timings
 from wasm.errors import GatewayError
-from wasm.records import Module, sha256_of
+from wasm.records import Module
 
 _SETTLE_MS = 2000
+_LOGGED_WITHIN_S = 2.0
+_LOGGED_PAUSE_S = 0.001
 T = TypeVar("T")
 
 
@@ -53,20 +57,16 @@ class Plan:
     __test__ = False
 
 
-class NoAnswer(Exception):  # noqa: N818 - it is an observation, not an error of ours
-    """A client request that got no response: what was seen instead, in a sentence.
-
-    Attributes:
-        waited: Whether the time limit ran out, rather than the connection.
-    """
-
-    def __init__(self, sentence: str, *, waited: bool = False) -> None:
-        super().__init__(sentence)
-        self.waited = waited
-
-
 class _Installed(msgspec.Struct, frozen=True):
     epoch: int
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A line of the access log, as far as a cell needs it."""
+
+    request_id: str | None
+    flags: str
+    details: str
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -113,6 +113,7 @@ class Testbed:
         upstream_address: The upstream's model port: where every attempt must arrive.
         listeners: The gateway's listeners, each with a VM for its plugin.
         gateway_log: What the gateway, its plugin included, logs while it runs.
+        access_log: Its access log, likewise.
         look_for_end: Says what has ended before its time, or None while everything runs.
     """
 
@@ -123,6 +124,7 @@ class Testbed:
     upstream_address: str
     listeners: Listeners
     gateway_log: GatewayLog
+    access_log: GatewayLog
     look_for_end: Callable[[], str | None]
     timings: Timings = field(default_factory=Timings)
     cleanup: Cleanup = field(default_factory=Cleanup)
@@ -131,28 +133,19 @@ class Testbed:
     __test__ = False
 
     def __post_init__(self) -> None:
-        """Open the two clients; connections stay open between cells."""
-        self._client = self._client_of_gateway()
-        self._control = httpx.Client(**self._settings, base_url=self.control_url)
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "timeout": self.limits.exchange_s,
-            "trust_env": False,
-            "verify": False,  # plain HTTP on loopback; preparing for TLS takes 25 ms
-        }
-
-    def _client_of_gateway(self) -> httpx.Client:
-        client = httpx.Client(**self._settings, follow_redirects=False)
-        # A request is recorded as it is sent, so httpx adds no header of its own.
-        for name in list(client.headers):
-            del client.headers[name]
-        return client
+        """Open the client of the upstream's control port; its connection stays open."""
+        self._connection: Connection | None = None
+        self._logged = 0.0
+        self._control = httpx.Client(
+            base_url=self.control_url,
+            timeout=self.limits.exchange_s,
+            trust_env=False,
+            verify=False,  # noqa: S501 - plain HTTP on loopback; preparing for TLS takes 25 ms
+        )
 
     def close_clients(self) -> None:
-        """Close both clients' connections."""
-        self._client.close()
+        """Close every connection of ours."""
+        self._hang_up()
         self._control.close()
 
     def trouble(self) -> str | None:
@@ -182,43 +175,41 @@ class Testbed:
         return self._ask("GET", f"/journal?epoch={epoch}&settle_ms={_SETTLE_MS}", Journal)
 
     def send(self, listener: str, request: Request) -> Response:
-        """Send a client's request to a listener of the gateway and read the whole response.
+        """Send a client's request to a listener of the gateway and read the response to its end.
+
+        Its connection stays open until the next one is sent.
 
         Raises:
             NoAnswer: There was no complete response within the time limit.
         """
-        start = time.perf_counter()
-        body = b""
-        try:
-            with self._client.stream(
-                request.method,
-                self.gateway_urls[listener],
-                headers=list(request.headers),
-                content=request.body,
-                # As it is: a URL of httpx would be normalised, and lose what follows a #.
-                extensions={"target": request.target.encode()},
-            ) as answer:
-                for part in answer.iter_bytes():
-                    body += part
-                    # The client's own time-out starts anew with each part.
-                    if time.perf_counter() - start > self.limits.exchange_s:
-                        raise NoAnswer(
-                            f"no complete response within {self.limits.exchange_s:g} s, "
-                            f"{len(body)} bytes so far",
-                            waited=True,
-                        )
-        except httpx.TimeoutException as error:
-            sentence = f"no response within {self.limits.exchange_s:g} s"
-            raise NoAnswer(sentence, waited=True) from error
-        except httpx.HTTPError as error:
-            raise NoAnswer(f"{type(error).__name__}: {error}") from error
-        return Response(
-            status=answer.status_code,
-            headers=tuple((name.lower(), value) for name, value in answer.headers.multi_items()),
-            body=body,
-            body_sha256=sha256_of(body),
-            seconds=time.perf_counter() - start,
-        )
+        self._hang_up()
+        self._logged = self.access_log.mark()
+        self._connection = Connection(self.gateway_urls[listener], self.limits.exchange_s)
+        return self._connection.exchange(request)
+
+    def trailing(self) -> bytes:
+        """Return what has followed the end of the last response by now."""
+        return self._connection.trailing() if self._connection else b""
+
+    def ending(self, request_id: str) -> Ending | None:
+        """Return how the gateway says that the last request ended; None when it does not say.
+
+        Its access log is written a few milliseconds after a request has ended.
+        """
+        deadline = time.monotonic() + (0 if self._ended else _LOGGED_WITHIN_S)
+        while time.monotonic() < deadline:
+            for line in self.access_log.since(self._logged).splitlines():
+                with contextlib.suppress(msgspec.MsgspecError):
+                    row = msgspec.json.decode(line, type=_Row)
+                    if row.request_id == request_id:
+                        return Ending(flags=row.flags, details=row.details)
+            time.sleep(_LOGGED_PAUSE_S)
+        return None
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def renew(self, *listeners: str) -> None:
         """Give some listeners a fresh VM each, or all of them when none is named.
@@ -227,8 +218,7 @@ class Testbed:
             GatewayError: The gateway did not take it in.
         """
         # A connection stays with the VM that it was made to.
-        self._client.close()
-        self._client = self._client_of_gateway()
+        self._hang_up()
         self.listeners.renew(*listeners)
 
     def vm(self, listener: str) -> str:

@@ -24,10 +24,11 @@ type Attempt struct {
 	Proto          string       `json:"proto"`
 	Headers        []headerPair `json:"headers"` // sorted by lower-case name, repeated ones as they came
 	Body           []byte       `json:"body_base64"`
-	BodyBytes      int64        `json:"body_bytes"`  // of the whole body, kept or not
-	BodySHA256     string       `json:"body_sha256"` // of the whole body; "" when its end was not seen
-	Truncated      bool         `json:"truncated"`   // Body is not the whole body
-	ArrivedOn      string       `json:"arrived_on"`  // local address of the connection
+	BodyBytes      int64        `json:"body_bytes"`      // of the whole body, kept or not
+	BodySHA256     string       `json:"body_sha256"`     // of the whole body; "" when its end was not seen
+	Truncated      bool         `json:"truncated"`       // Body is not the whole body
+	Trailing       []byte       `json:"trailing_base64"` // what followed the body on the connection
+	ArrivedOn      string       `json:"arrived_on"`      // local address of the connection
 	From           string       `json:"from"`
 	Step           string       `json:"step"` // "after" beyond the steps
 	Matched        bool         `json:"matched"`
@@ -183,7 +184,7 @@ func (j *Journal) begin(attempt Attempt, bearer string) *begun {
 	attempt.Sequence, attempt.Epoch, attempt.Order = j.sequence, j.epoch, len(j.attempts)+1
 	attempt.ReceivedAt = now.UTC().Format(time.RFC3339Nano)
 	attempt.ReceivedMonoNS = now.Sub(j.started).Nanoseconds()
-	attempt.Body, attempt.Unmet, attempt.Step = []byte{}, []string{}, afterName
+	attempt.Body, attempt.Trailing, attempt.Unmet, attempt.Step = []byte{}, []byte{}, []string{}, afterName
 	result := &begun{attempt: &attempt, after: j.script.After, bearerIsNew: !j.bearers[bearer]}
 	if attempt.Order <= len(j.script.Steps) {
 		result.step = &j.script.Steps[attempt.Order-1]
@@ -203,13 +204,20 @@ func (j *Journal) update(attempt *Attempt, change func(*Attempt)) {
 	change(attempt)
 }
 
+// answered notes when an attempt was answered.
+func (j *Journal) answered(attempt *Attempt) {
+	j.update(attempt, func(a *Attempt) { a.AnsweredMonoNS = time.Since(j.started).Nanoseconds() })
+}
+
 // finish records the answer to an attempt and takes it out of flight. err is
 // why the exchange broke off, or nil.
 func (j *Journal) finish(attempt *Attempt, answer Answer, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	attempt.Answered = &answer
-	attempt.AnsweredMonoNS = time.Since(j.started).Nanoseconds()
+	if attempt.AnsweredMonoNS == 0 {
+		attempt.AnsweredMonoNS = time.Since(j.started).Nanoseconds()
+	}
 	if err != nil {
 		attempt.Error = err.Error()
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ const (
 	headerTimeout  = 10 * time.Second
 	bodyTimeout    = 60 * time.Second
 	answerTimeout  = 60 * time.Second
+	lingerTimeout  = 500 * time.Millisecond
 	maxHeaderBytes = 1 << 20
 )
 
@@ -80,6 +82,11 @@ func (p *modelPort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.Unmet = unmet
 	})
 	answer, err := perform(w, r, response)
+	p.journal.answered(begun.attempt)
+	if answer.Status != 0 {
+		trailing := p.linger(w, r)
+		p.journal.update(begun.attempt, func(a *Attempt) { a.Trailing = trailing })
+	}
 	p.end(begun.attempt, answer, err)
 }
 
@@ -222,6 +229,24 @@ func send(w http.ResponseWriter, response *Response) (Answer, error) {
 		return answer, errors.Join(errNotSent, err)
 	}
 	return answer, nil
+}
+
+// linger reads on after the answer until the gateway closes the connection,
+// which it uses once. What comes is no request of its own: a plugin has made
+// the body longer than its content-length.
+func (p *modelPort) linger(w http.ResponseWriter, r *http.Request) []byte {
+	connection, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil
+	}
+	defer connection.Close()
+	if tcp, is := connection.(*net.TCPConn); is && r.Close {
+		_ = tcp.CloseWrite() // a client that asked for this waits for it
+	}
+	_ = connection.SetReadDeadline(time.Now().Add(lingerTimeout))
+	defer context.AfterFunc(r.Context(), func() { _ = connection.SetReadDeadline(time.Now()) })()
+	trailing, _ := io.ReadAll(io.LimitReader(buffered, p.maxBody))
+	return trailing
 }
 
 // ignoreNoBody forgives a write to an answer that has no body by its status.

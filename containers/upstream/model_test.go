@@ -128,6 +128,34 @@ func TestChunkedBody(t *testing.T) {
 	}
 }
 
+// TestTrailing: what follows a body on its connection belongs to that attempt,
+// whether it came with it or after the answer, and is no attempt of its own.
+func TestTrailing(t *testing.T) {
+	r := newRig(t, 1<<20)
+	for _, more := range []string{"", " more", "POST / HTTP/1.1\r\nHost: h\r\n\r\n"} {
+		for _, late := range []bool{false, true} {
+			r.put(`{"after":{"status":200}}`)
+			request := "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"
+			if !late {
+				request += more
+			}
+			connection := r.raw(request)
+			connection.Read(make([]byte, 1))
+			if late {
+				connection.Write([]byte(more))
+			}
+			connection.Close()
+			report := r.journal("")
+			if !report.Complete || len(report.Attempts) != 1 {
+				t.Fatalf("%q: complete %t, %d attempts", more, report.Complete, len(report.Attempts))
+			}
+			if attempt := report.Attempts[0]; string(attempt.Body) != "{}" || string(attempt.Trailing) != more {
+				t.Errorf("%q late %t: body %q, trailing %q", more, late, attempt.Body, attempt.Trailing)
+			}
+		}
+	}
+}
+
 func TestLongBodies(t *testing.T) {
 	const limit = 1000
 	for _, c := range []struct {
@@ -315,7 +343,7 @@ func TestManyAtOnce(t *testing.T) {
 	r.put(`{"after":{"status":200,"json_body":1}}`)
 	const clients, each = 32, 20
 	var all sync.WaitGroup
-	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	for range clients {

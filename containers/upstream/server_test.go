@@ -64,6 +64,7 @@ func (r *rig) call(method, url, body string, headers ...string) (int, http.Heade
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.client.CloseIdleConnections() // as the gateway does: the model port waits for that
 	return response.StatusCode, response.Header, string(data)
 }
 
@@ -106,7 +107,9 @@ func (r *rig) raw(data string) net.Conn {
 }
 
 // readAll is what the peer sent until it closed; a reset counts as a close.
+// Then this side closes too.
 func readAll(connection net.Conn) string {
+	defer connection.Close()
 	data, _ := io.ReadAll(connection)
 	return string(data)
 }

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from containers.endings import Ending
 from containers.envoy_config import UPSTREAM_CLUSTER
 from sessions.evidence.differences import differences
 from sessions.evidence.findings import Findings
-from sessions.matrix import breakdowns
+from sessions.matrix import breakdowns, credentials, masking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,19 +54,41 @@ def access_log(side: Recorded) -> Check:
     for row in rows:
         by_id.setdefault(row["request_id"], []).append(row)
     ids = [name for name, _, _ in side.exchanges]
-    for stranger in [name for name in by_id if name not in {*ids}]:
+    known = {*ids}
+    for stranger in [name for name in by_id if name not in known]:
         yield f"{ACCESS} has a request {stranger} that no cell sent"
-    for name, _, seen in side.exchanges:
+    for name, result, seen in side.exchanges:
         found = by_id.get(name, [])
         if len(found) > 1 or (not found and side.whole):
             yield f"{ACCESS} has {len(found)} lines for {name}, expected 1"
-        elif found and seen.response is not None:
-            for difference in differences(found[0], _access_row(found[0], seen)):
-                yield f"{ACCESS}, {name}: {difference}"
+        elif found and (seen.response is not None or seen.ending is not None):
+            judged = name == result.cell.id and result.checks
+            failed = bool(result.failed_checks) if judged else None
+            yield from _told_otherwise(name, found[0], seen, failed=failed)
     if side.whole and [row["request_id"] for row in rows] != ids:
         yield f"{ACCESS} does not have the requests in the order in which they were sent"
     told = f"{len(ids)} requests, {len(rows)} lines"
     return f"{told}, one to one" if side.whole else f"{told}; the run is not whole"
+
+
+def _told_otherwise(
+    name: str, row: dict[str, Any], seen: Observation, *, failed: bool | None
+) -> Iterator[str]:
+    """Give what a line has otherwise than its request.
+
+    Args:
+        name: The request's id.
+        row: The line.
+        seen: What was seen of the request.
+        failed: Whether a check of it failed; None when it was not judged.
+    """
+    own = Ending(flags=row["flags"], details=row["details"]).own
+    if own and failed is not None:
+        yield f"{ACCESS}: the gateway itself ended {name} ({own}), yet it was judged"
+    if failed and seen.ending is None:
+        yield f"{name} was judged without its line of {ACCESS}"
+    for difference in differences(row, _access_row(row, seen)):
+        yield f"{ACCESS}, {name}: {difference}"
 
 
 def _access_row(row: dict[str, Any], seen: Observation) -> dict[str, Any]:
@@ -73,6 +96,10 @@ def _access_row(row: dict[str, Any], seen: Observation) -> dict[str, Any]:
     wanted: dict[str, Any] = {"method": seen.request.method, "vm": seen.vm}
     if seen.response is not None:
         wanted["status"] = seen.response.status
+        if not any(map(credentials.masks, masking.texts_of_response(seen.response))):
+            wanted["bytes_sent"] = len(seen.response.body) + len(seen.response.trailing)
+    if seen.ending is not None:
+        wanted |= {"flags": seen.ending.flags, "details": seen.ending.details}
     if seen.attempts:
         first = seen.attempts[0]
         wanted |= {

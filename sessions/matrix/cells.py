@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from containers.client import NoAnswer
 from containers.exchange import Attempt, Request, Response
-from containers.testbed import NoAnswer
 from sessions.matrix import breakdowns, exact_json, masking, oracle, verdict
 from sessions.matrix.case import Case, Mode
 from sessions.matrix.checks import Check, CheckName, in_order
@@ -25,6 +25,7 @@ from wasm.records import sha256_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from containers.endings import Ending
     from containers.exchange import Journal
     from wasm.records import Variant
 
@@ -37,6 +38,7 @@ _IDLE = (
     "answer passed through unchanged; expected handlers that are registered in init(), since a "
     "Wasm reactor never runs main()"
 )
+_NOT_LOGGED = "the gateway's access log has no line for the request, so who answered is not known"
 _JSON = ("content-type", "application/json")
 # The same for every gateway, whatever port it got: nothing but the module may differ.
 # As many repeats as release evidence needs begin in a fresh VM; each costs 0.1 s a case.
@@ -68,6 +70,12 @@ class OpenTestbed(Protocol):
 
     def journal(self, epoch: int) -> Journal:
         """Return what reached the upstream in an epoch."""
+
+    def trailing(self) -> bytes:
+        """Return what has followed the end of the response."""
+
+    def ending(self, request_id: str) -> Ending | None:
+        """Return how the gateway's access log says that the request ended."""
 
     def log_position(self) -> float:
         """Return how much the gateway has logged."""
@@ -145,13 +153,33 @@ def run(
     begins = cell.repeat <= FRESH_VMS and earlier and earlier[-1].cell.repeat < cell.repeat
     seen = _observed(testbed, case, cell, renewed=() if begins else None)
     result = conclude(case, cell, variant, seen, testbed.upstream_address)
+    if result.verdict is not Verdict.PASS:
+        seen = _with_ending(testbed, seen, cell.id, judged=bool(result.checks))
+        result = conclude(case, cell, variant, seen, testbed.upstream_address)
     if not result.as_declared and passed_through(seen) and not _plugin_has_logged(testbed):
         idle = msgspec.structs.replace(seen, fault=_IDLE)
         return conclude(case, cell, variant, idle, testbed.upstream_address)
     if not to_be_confirmed(result, earlier):
         return result
     alone = _observed(testbed, case, cell, renewed=(case.name,), alone=True)
+    again = conclude(case, cell, variant, alone, testbed.upstream_address)
+    if again.verdict is not Verdict.PASS:
+        alone = _with_ending(testbed, alone, cell.id_alone, judged=bool(again.checks))
     return conclude(case, cell, variant, seen, testbed.upstream_address, alone)
+
+
+def _with_ending(
+    testbed: OpenTestbed, seen: Observation, name: str, *, judged: bool
+) -> Observation:
+    """Add what the gateway's access log has of a request that is not all right.
+
+    What is all right nobody but plugin and upstream can have answered.
+    """
+    if not (seen.response or seen.attempts):
+        return seen
+    ending = masking.masked_ending(testbed.ending(name))
+    unknown = _NOT_LOGGED if judged and ending is None else ""
+    return msgspec.structs.replace(seen, ending=ending, fault=seen.fault or unknown)
 
 
 def passed_through(seen: Observation) -> bool:
@@ -231,6 +259,7 @@ def conclude(  # noqa: PLR0913, PLR0917 - what a conclusion follows from
         request=seen.request,
         response=seen.response,
         attempts=seen.attempts,
+        ending=seen.ending,
         checks=checks,
         verdict=found,
         expected=Verdict.MISMATCH if must_fail else Verdict.PASS,
@@ -253,7 +282,7 @@ def _judged(
     case: Case, cell: Cell, seen: Observation, upstream_address: str
 ) -> tuple[str, tuple[Check, ...]]:
     """Return why an observation is not valid, or its checks."""
-    fault = seen.fault or _broken_off(seen.attempts)
+    fault = _with_the_gateway_s(seen.fault or _broken_off(seen.attempts), seen.ending)
     if fault or seen.response is None:
         return fault, ()
     return "", oracle.judge(case, cell.mode, seen.attempts, seen.response, upstream_address)
@@ -322,6 +351,8 @@ def _observe(testbed: OpenTestbed, case: Case, cell: Cell, sent: Request) -> Obs
         except NoAnswer as error:
             silence = error
         journal = testbed.journal(epoch)
+        if response is not None:
+            response = msgspec.structs.replace(response, trailing=testbed.trailing())
     except GatewayError as error:
         fault = testbed.trouble() or error.sentence
         return Observation(request=sent, response=response, fault=fault)
@@ -351,6 +382,15 @@ def _broken_off(attempts: Sequence[Attempt]) -> str:
             why = attempt.error or "it was not answered"
             return f"the exchange of attempt {attempt.order} with the upstream broke off: {why}"
     return ""
+
+
+def _with_the_gateway_s(fault: str, ending: Ending | None) -> str:
+    """Add to a fault that the gateway answered, or broke off, in place of plugin and upstream."""
+    own = ending.own if ending else ""
+    if not own or own in fault:
+        return fault
+    said = f"the gateway itself ended the exchange; its access log says: {own}"
+    return f"{fault}; {said}" if fault else said
 
 
 def _silent(silence: NoAnswer, journal: Journal) -> str:

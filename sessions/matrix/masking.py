@@ -16,6 +16,7 @@ from wasm.records import sha256_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from containers.endings import Ending
     from containers.exchange import Attempt, Response
     from sessions.matrix.records import Observation
 
@@ -37,17 +38,26 @@ def masked(seen: Observation) -> Observation:
     )
 
 
+def masked_ending(ending: Ending | None) -> Ending | None:
+    """Return what the access log says of a request, masked: details are a plugin's own words."""
+    if ending is None:
+        return None
+    return msgspec.structs.replace(ending, details=credentials.masked(ending.details))
+
+
 def texts_of_attempts(attempts: Sequence[Attempt]) -> Iterator[str]:
     """Give every text of some attempts in which a credential may have stood."""
     for attempt in attempts:
         yield from (attempt.target, attempt.host, attempt.error)
         yield attempt.body.decode(_BYTES)
+        yield attempt.trailing.decode(_BYTES)
         yield from (value for _, value in attempt.headers)
 
 
 def texts_of_response(response: Response) -> Iterator[str]:
     """Give every text of a response in which a credential may have stood."""
     yield response.body.decode(_BYTES)
+    yield response.trailing.decode(_BYTES)
     yield from (value for _, value in response.headers)
 
 
@@ -58,6 +68,7 @@ def _masked_attempt(attempt: Attempt) -> Attempt:
         target=credentials.masked(attempt.target),
         host=credentials.masked(attempt.host),
         error=credentials.masked(attempt.error),
+        trailing=_masked_body(attempt.trailing),
         headers=credentials.masked_headers(attempt.headers),
     )
     if body == attempt.body:
@@ -68,12 +79,12 @@ def _masked_attempt(attempt: Attempt) -> Attempt:
 
 
 def _masked_response(response: Response) -> Response:
-    body = _masked_body(response.body)
+    body, trailing = _masked_body(response.body), _masked_body(response.trailing)
     headers = credentials.masked_headers(response.headers)
-    if (body, headers) == (response.body, response.headers):
+    if (body, trailing, headers) == (response.body, response.trailing, response.headers):
         return response
     return msgspec.structs.replace(
-        response, headers=headers, body=body, body_sha256=sha256_of(body)
+        response, headers=headers, body=body, body_sha256=sha256_of(body), trailing=trailing
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt, Response
     from sessions.matrix.case import Case
 
+_SHOWN_BYTES = 60
 NO_ATTEMPT = "no such attempt"
 # What a retry has otherwise than the first attempt, as a callout of the gateway's: how its body is
 # framed, and what client and gateway say of themselves. Credentials have checks of their own.
@@ -66,7 +67,7 @@ def judge(
         checks.append(_same_headers(first, retry))
     checks += [
         _equal(CheckName.CLIENT_STATUS, case.client.status, response.status),
-        _same_json(CheckName.CLIENT_BODY, case.client.json, response.body),
+        _same_json(CheckName.CLIENT_BODY, case.client.json, response),
     ]
     return tuple(checks)
 
@@ -92,7 +93,7 @@ def _attempt(which: str, case: Case, attempt: Attempt | None, keys: Sequence[str
         Check(name=key, expected=list(keys), actual=attempt.key, holds=attempt.key in keys),
         _equal(method, wanted.method, attempt.method),
         _equal(path, wanted.target, attempt.target),
-        _same_json(body, wanted.json, attempt.body),
+        _same_json(body, wanted.json, attempt),
     ]
 
 
@@ -116,12 +117,17 @@ def _equal(name: CheckName, expected: Any, actual: Any) -> Check:  # noqa: ANN40
     return Check(name=name, expected=expected, actual=actual, holds=expected == actual)
 
 
-def _same_json(name: CheckName, expected: Any, body: bytes) -> Check:  # noqa: ANN401 - likewise
+def _same_json(name: CheckName, expected: Any, message: Attempt | Response) -> Check:  # noqa: ANN401 - likewise
+    """Check a body, and that it ends where its content-length says."""
     try:
-        holds = exact_json.same(exact_json.exactly(expected), exact_json.read(body))
+        holds = exact_json.same(exact_json.exactly(expected), exact_json.read(message.body))
     except ValueError:
         holds = False
-    return Check(name=name, expected=expected, actual=exact_json.shown(body), holds=holds)
+    actual, more = exact_json.shown(message.body), message.trailing
+    if more:
+        first = more[:_SHOWN_BYTES].decode("utf-8", "replace")
+        actual = {"body": actual, "beyond its end": f"{len(more)} bytes, the first: {first}"}
+    return Check(name=name, expected=expected, actual=actual, holds=holds and not more)
 
 
 def _only_declared(case: Case, attempts: Sequence[Attempt], response: Response) -> Check:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from containers.endings import Ending
 from containers.exchange import Attempt, Request, Response
 from sessions.matrix import verdict
 from sessions.matrix.case import Mode
@@ -43,6 +44,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     response: Response | None
     attempts: tuple[Attempt, ...] = ()
+    ending: Ending | None = None
     fault: str = ""
     vm: str = ""
     seconds: float = 0.0
@@ -56,6 +58,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         request: As the client sent it.
         response: As the client got it; None when there was none.
         attempts: As they reached the upstream.
+        ending: How the gateway's access log says that the request ended; where a check
+            failed or the response broke off, else None.
         checks: Each with expected and actual; empty without a valid observation.
         reason: Why it is inconclusive, or which checks failed; empty for a pass.
         fault: Why what was seen is no valid observation; empty when it is one.
@@ -83,6 +87,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     fault: str = ""
     alone: Observation | None = None
     bodies: dict[str, Any] = {}
+    ending: Ending | None = None
 
     @property
     def observation(self) -> Observation:
@@ -91,6 +96,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             request=self.request,
             response=self.response,
             attempts=self.attempts,
+            ending=self.ending,
             fault=self.fault,
             vm=self.vm,
             seconds=self.seconds,

@@ -213,14 +213,18 @@ class Log:
         return b"said \xff\n"
 
 
-def test_the_whole_log_is_asked_for_from_its_beginning_and_of_a_cell_what_came_since() -> None:
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_the_whole_log_is_asked_for_from_its_beginning_and_of_a_cell_what_came_since(
+    stream: str,
+) -> None:
     log = Log()
-    read = _ContainerLog(cast("Part", log))
+    read = _ContainerLog(cast("Part", log), stream)
     assert read.since(0) == "said \ufffd\n"
     assert read.since(1234.5) == "said \ufffd\n"
+    of = {"stdout": stream == "stdout", "stderr": stream == "stderr"}
     assert log.asked == [
-        {"stdout": False, "since": None, "tail": "all"},
-        {"stdout": False, "since": 1234.5, "tail": docker_engine._NEWEST_LINES},
+        {**of, "since": None, "tail": "all"},
+        {**of, "since": 1234.5, "tail": docker_engine._NEWEST_LINES},
     ]
 
 
@@ -231,12 +235,12 @@ def test_a_cell_reads_more_lines_than_a_trace_of_go_and_a_burst_of_the_access_lo
 
 @pytest.mark.parametrize("error", [DockerException("gone"), ConnectionRefusedError()])
 def test_a_log_that_cannot_be_read_is_empty(error: Exception) -> None:
-    assert _ContainerLog(cast("Part", Log(error))).since(1) == ""
+    assert _ContainerLog(cast("Part", Log(error)), "stderr").since(1) == ""
 
 
 def test_a_mark_is_the_time_as_docker_dates_its_lines() -> None:
     before = time.time()
-    assert before <= _ContainerLog(cast("Part", Log())).mark() <= time.time()
+    assert before <= _ContainerLog(cast("Part", Log()), "stdout").mark() <= time.time()
 
 
 # --- What could be reached ----------------------------------------------------------------------

@@ -206,5 +206,27 @@ def test_a_cells_name_goes_through_to_the_access_log() -> None:
     assert [each["json_format"]["vm"] for each in logs] == ["one#1", "two#7"]
 
 
+def test_t24_bodies_are_buffered_up_to_what_ai_proxy_asks_higress_for() -> None:
+    data = bootstrap()["static_resources"]
+    limits = [each["per_connection_buffer_limit_bytes"] for each in data["listeners"]]
+    assert limits == [104_857_600] * 2
+    assert data["clusters"][0]["per_connection_buffer_limit_bytes"] == 104_857_600
+
+
+def test_t36_no_connection_to_the_mock_is_used_twice() -> None:
+    assert values(bootstrap(), "max_requests_per_connection") == [1]
+
+
+def test_who_answered_is_in_the_access_log_within_milliseconds() -> None:
+    for one in managers():
+        (log,) = one["access_log"]
+        fields = log["typed_config"]["log_format"]["json_format"]
+        assert fields["flags"] == "%RESPONSE_FLAGS%"
+        assert fields["details"] == "%RESPONSE_CODE_DETAILS%"
+        assert fields["bytes_sent"] == "%BYTES_SENT%"
+    place = envoy_config.ARGUMENTS.index("--file-flush-interval-msec")
+    assert int(envoy_config.ARGUMENTS[place + 1]) <= 10
+
+
 def test_it_is_json_as_it_is() -> None:
     assert json.loads(json.dumps(bootstrap())) == bootstrap()

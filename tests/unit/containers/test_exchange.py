@@ -35,6 +35,7 @@ def attempt(**other: Any) -> dict[str, Any]:
         "body_bytes": 256,
         "body_sha256": "40aff2e9d2d8922e47afd4648e6967497158785fbd1da870e7110266bf944880",
         "truncated": False,
+        "trailing_base64": "",
         "arrived_on": "127.0.0.1:4000",
         "from": "127.0.0.1:5000",
         "step": "first",

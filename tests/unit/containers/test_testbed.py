@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from containers.client import NoAnswer
+from containers.endings import Ending
 from containers.exchange import Request
 from containers.records import Cleanup, Limits, ProcessSeen, TestbedFacts
-from containers.testbed import FileLog, NoAnswer, Testbed
+from containers.testbed import FileLog, Testbed
 from wasm.errors import GatewayError
 
 if TYPE_CHECKING:
     import socket
-    import threading
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -44,6 +46,7 @@ def testbed(tmp_path: Path) -> Iterator[Callable[..., Testbed]]:
                 upstream_address="127.0.0.1:2",
                 listeners=cast("Listeners", None),
                 gateway_log=FileLog(tmp_path / "gateway.log"),
+                access_log=FileLog(tmp_path / "access.log"),
                 look_for_end=look_for_end,
             )
         )
@@ -140,14 +143,14 @@ def test_a_response_that_trickles_in_is_no_answer_either(serve: Any, testbed: An
 
     said, took_s = silence(testbed(serve(trickling).url, exchange_s=0.5))
     assert said.startswith("no complete response within 0.5 s, ")
-    assert said.endswith(" bytes so far")
+    assert said.endswith(" of the 1000 bytes that its content-length announces")
     assert took_s < 3
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"", "RemoteProtocolError: Server disconnected"),
+        (b"", "RemoteProtocolError: the gateway closed the connection without a response"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "RemoteProtocolError: peer closed"),
         (b"garbage\r\n\r\n", "RemoteProtocolError: "),
     ],
@@ -158,7 +161,7 @@ def test_a_broken_response_is_no_answer(serve: Any, testbed: Any, answer: bytes,
 
 
 def test_a_gateway_that_refuses_is_no_answer(testbed: Any) -> None:
-    assert silence(testbed(REFUSING))[0] == "ConnectError: [Errno 111] Connection refused"
+    assert silence(testbed(REFUSING))[0] == "ConnectionRefusedError: [Errno 111] Connection refused"
 
 
 # --- The upstream's side ------------------------------------------------------------------------
@@ -239,6 +242,55 @@ def test_the_log_since_a_position_is_what_came_after_it(testbed: Any) -> None:
     with bed.gateway_log.path.open("ab") as log:
         log.write(b"after \xff\n")
     assert bed.log_since(position) == "after \ufffd\n"
+
+
+LINE = '{"request_id":"a/1","flags":"-","details":"via_upstream","status":200}\n'
+OTHERS = '{"request_id":"b/1","flags":"UH","details":"no_healthy_upstream"}\n{"request_id":null,"fl'
+
+
+def test_how_a_request_ended_is_in_its_line_of_the_access_log(
+    serve: Any, answering: Any, testbed: Any
+) -> None:
+    bed = testbed(serve(answering("200 OK", b"{}")).url)
+    bed.access_log.path.write_text(LINE.replace("via_upstream", "an earlier cell's"))
+    bed.send("one", request())
+    with bed.access_log.path.open("a") as log:
+        log.write(LINE + OTHERS)
+    assert bed.ending("a/1") == Ending(flags="-", details="via_upstream")
+
+
+def test_a_line_that_comes_a_little_later_is_waited_for(
+    serve: Any, answering: Any, testbed: Any
+) -> None:
+    bed = testbed(serve(answering("200 OK", b"{}")).url)
+    bed.send("one", request())
+    later = threading.Timer(0.1, lambda: bed.access_log.path.write_text(LINE))
+    later.start()
+    assert bed.ending("a/1") == Ending(flags="-", details="via_upstream")
+    later.join()
+
+
+def test_without_a_line_nothing_is_known_of_a_request_s_end(
+    serve: Any, answering: Any, testbed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("containers.testbed._LOGGED_WITHIN_S", 0.05)
+    bed = testbed(serve(answering("200 OK", b"{}")).url)
+    bed.send("one", request())
+    bed.access_log.path.write_text(OTHERS)
+    assert bed.ending("a/1") is None
+
+
+def test_t36_no_connection_is_used_for_two_requests(serve: Any, testbed: Any) -> None:
+    def longer(connection: socket.socket, over: threading.Event) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}data: usage")
+        over.wait(5)
+
+    server = serve(longer)
+    bed = testbed(server.url)
+    for _ in range(3):
+        assert bed.send("one", request()).body == b"{}"
+        assert bed.trailing() == b"data: usage"
+    assert len(server.requests) == 3
 
 
 # --- The proof of clean-up ----------------------------------------------------------------------

@@ -11,6 +11,7 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 
 from containers import envoy_config
+from containers.endings import Ending
 from containers.envoy_config import Address, Wiring
 from containers.exchange import Answer
 from containers.records import AdapterFacts, Cleanup, Listener, ProcessSeen, TestbedFacts, Timings
@@ -82,6 +83,7 @@ def results(
             request=cells.request(case, cell, alone=alone),
             attempts=attempts,
             response=msgspec.structs.replace(seen.response, headers=headers),
+            ending=Ending(flags="-", details="via_upstream") if wrong else None,
             vm=vm,
             seconds=0.01,
         )
@@ -250,6 +252,9 @@ def _access(name: str, seen: Observation) -> dict[str, Any]:
     assert seen.response is not None
     first = seen.attempts[0]
     return {
+        "bytes_sent": len(seen.response.body) + len(seen.response.trailing),
+        "details": "via_upstream",
+        "flags": "-",
         "method": first.method,
         "request_id": name,
         "status": seen.response.status,

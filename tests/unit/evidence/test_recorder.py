@@ -267,7 +267,7 @@ RECONCILED = {
     ),
     "a request that the access log lacks": Told(
         "logs/access.log",
-        ('{"method"', '\n{"method"'),
+        ('{"bytes_sent"', '\n{"bytes_sent"'),
         "the access log cannot be checked: Input data was truncated",
         (12, 12, 12, 8, 8, 9),
     ),

@@ -697,6 +697,21 @@ LOGS = [
         'upstream_cluster is "outbound", expected "mock-upstream"',
     ),
     (
+        "access.log",
+        lambda text: text.replace('"bytes_sent": ', '"bytes_sent": 1', 1),
+        "logs/access.log, kling-text-to-video/retry/1: bytes_sent is 1",
+    ),
+    (
+        "access.log",
+        lambda text: text.replace("via_upstream", "response_payload_too_large"),
+        "the gateway itself ended kling-text-to-video/retry/1 (response_payload_too_large)",
+    ),
+    (
+        "access.log",
+        lambda text: text.replace('"flags": "-"', '"flags": "UC"'),
+        "the gateway itself ended kling-text-to-video/retry/1 (flags UC)",
+    ),
+    (
         "upstream.log",
         lambda text: text + text.splitlines()[-1] + "\n",
         "logs/upstream.log has attempt 6 twice",

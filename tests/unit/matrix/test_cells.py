@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from containers.client import NoAnswer
+from containers.endings import Ending
 from containers.exchange import Answer, Journal, Request, Response
-from containers.testbed import NoAnswer
 from sessions.matrix import case as cases
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
@@ -28,6 +29,8 @@ from wasm.records import Variant
 
 CELL = Cell(case=KLING.name, mode=Mode.RETRY, repeat=1)
 EPOCH = 7
+TOO_LARGE = Ending(flags="-", details="response_payload_too_large")
+VIA_UPSTREAM = Ending(flags="-", details="via_upstream")
 
 
 class Double:
@@ -43,6 +46,8 @@ class Double:
         self.refuses: Exception | None = None
         self.ended: str | None = None
         self.logs: tuple[str, str] = ("", "")
+        self.follows = b""
+        self.ends: Ending | None = VIA_UPSTREAM
         vars(self).update(happens)
         self.asked: list[str] = []
         self.script: dict[str, Any] = {}
@@ -89,6 +94,15 @@ class Double:
             raise self.response
         assert self.response is not None
         return self.response
+
+    def trailing(self) -> bytes:
+        """What follows the response."""
+        return self.follows
+
+    def ending(self, request_id: str) -> Ending | None:
+        """What the access log says of it."""
+        self.asked.append(f"ending {request_id}")
+        return self.ends
 
     def journal(self, epoch: int) -> Journal:
         """Answer with the journal; unless told otherwise, of both attempts."""
@@ -234,6 +248,13 @@ TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
     "a refused connection": (
         {"response": NoAnswer("ConnectError: refused"), "journal_is": {"attempts": ()}},
         "ConnectError: refused, and nothing reached the upstream",
+    ),
+    "a response that the gateway broke off": (
+        {"response": NoAnswer("RemoteProtocolError: closed"), "ends": TOO_LARGE},
+        (
+            "RemoteProtocolError: closed, though 2 attempts reached the upstream; the gateway "
+            "itself ended the exchange; its access log says: response_payload_too_large"
+        ),
     ),
     "silence with one attempt": (
         {"response": NoAnswer(SILENCE), "journal_is": {"attempts": (attempt(KLING, 1),)}},
@@ -506,6 +527,50 @@ def test_an_exchange_with_the_upstream_that_broke_off_makes_its_cell_inconclusiv
     # It follows from what was recorded, so that nobody can take the reason out of the record.
     without = msgspec.structs.replace(result.observation, fault="")
     assert cells.conclude(KLING, CELL, variant, without, ADDRESS) == result
+
+
+# --- What the gateway did of itself is not the plugin's -------------------------------------------
+
+WRONG: dict[str, Any] = {"response": response(500, b"Internal Server Error")}
+
+
+@pytest.mark.parametrize("variant", Variant)
+def test_t24_an_answer_of_the_gateway_itself_makes_its_cell_inconclusive(variant: Variant) -> None:
+    assert run(variant, **WRONG).verdict is Verdict.MISMATCH
+    result = run(variant, **WRONG, ends=TOO_LARGE)
+    assert "response_payload_too_large" in inconclusive(result)
+    assert result.ending == TOO_LARGE
+    # It follows from what was recorded, so that nobody can take the reason out of the record.
+    without = msgspec.structs.replace(result.observation, fault="")
+    assert cells.conclude(KLING, CELL, variant, without, ADDRESS) == result
+
+
+def test_who_answered_is_recorded_where_a_check_failed_and_asked_nowhere_else() -> None:
+    testbed = Double(**WRONG)
+    assert cells.run(testbed, KLING, CELL, Variant.FIXED).ending == VIA_UPSTREAM
+    assert testbed.asked[-1] == f"ending {CELL.id}"
+    assert run().ending is None
+
+
+def test_where_nobody_says_who_answered_a_wrong_answer_shows_nothing() -> None:
+    result = run(**WRONG, ends=None)
+    assert "no line" in inconclusive(result)
+    again = cells.conclude(KLING, CELL, Variant.FIXED, result.observation, ADDRESS)
+    assert again == result
+
+
+def test_a_plugin_s_words_in_the_access_log_are_masked() -> None:
+    secret = "sk-" + "a1B2" * 8
+    result = run(**WRONG, ends=Ending(flags="-", details=f"refused {secret}"))
+    assert result.ending is not None
+    assert secret not in result.ending.details
+
+
+def test_t36_what_followed_the_answer_is_recorded_and_fails_the_cell() -> None:
+    result = run(follows=b"data: usage\n\n")
+    assert result.failed_checks == ("client_body",)
+    assert result.response is not None
+    assert result.response.trailing == b"data: usage\n\n"
 
 
 def test_what_has_ended_is_told_before_what_the_plugin_logged_and_that_before_silence() -> None:

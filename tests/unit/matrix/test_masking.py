@@ -36,6 +36,11 @@ PLACES = {
     "the path": with_first(target=f"/v1/videos?key={SECRET}"),
     "the body": with_first(body=f'{{"x": "{SECRET}"}}'.encode()),
     "a body that is no text": with_first(body=b"\xff\x00" + SECRET.encode() + b"\xfe"),
+    "what followed the body": with_first(trailing=SECRET.encode()),
+    "what followed the client's body": msgspec.structs.replace(
+        right(KLING, Mode.DIRECT),
+        response=msgspec.structs.replace(response(200, b"{}"), trailing=SECRET.encode()),
+    ),
     "the client's body": msgspec.structs.replace(
         right(KLING, Mode.DIRECT), response=response(200, SECRET.encode())
     ),

@@ -272,6 +272,25 @@ def test_a_check_says_what_was_expected_and_what_was_found() -> None:
     assert body.actual == {"code": 1303, "message": "busy"}
 
 
+def test_t36_bytes_beyond_the_end_of_the_answer_fail_its_body_and_are_shown() -> None:
+    observed = right(KLING, Mode.RETRY)
+    assert observed.response is not None
+    longer = msgspec.structs.replace(observed.response, trailing=b"data: usage\n\n" + b"x" * 90)
+    checks = judged(msgspec.structs.replace(observed, response=longer))
+    (body,) = [check for check in checks if not check.holds]
+    assert body.name is CheckName.CLIENT_BODY
+    assert body.actual["body"] == KLING.client.json
+    assert body.actual["beyond its end"].startswith("103 bytes, the first: data: usage\n\nxx")
+    assert len(body.actual["beyond its end"]) < 100
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_t36_bytes_beyond_the_end_of_an_attempt_fail_its_body(number: int) -> None:
+    attempts = [*BOTH]
+    attempts[number - 1] = msgspec.structs.replace(attempts[number - 1], trailing=b" more")
+    assert failed(seen(attempts=tuple(attempts))) == {f"{('first', 'retry')[number - 1]}_body"}
+
+
 def test_a_missing_attempt_is_said_to_be_missing() -> None:
     checks = {check.name: check for check in judged(seen(attempts=BOTH[:1]))}
     assert checks[CheckName.RETRY_BODY].actual == "no such attempt"
