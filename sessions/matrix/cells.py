@@ -413,12 +413,16 @@ def _incomplete(journal: Journal) -> str:
         return (
             "an attempt of an earlier cell was still under way, so this cell's cannot be told apart"
         )
-    if not journal.complete:
-        under_way = (
-            f"{_attempts(journal.in_flight)} under way" if journal.in_flight else "a body cut"
-        )
-        return f"the upstream's journal is incomplete ({under_way})"
-    return ""
+    if journal.complete:
+        return ""
+    why = "more attempts than it keeps, or what no HTTP server would read"
+    for attempt in journal.attempts:
+        if attempt.truncated:
+            kept, of = len(attempt.body), attempt.body_bytes
+            why = f"of the {of} bytes of attempt {attempt.order}'s body it kept {kept}"
+    if journal.in_flight:
+        why = f"{_attempts(journal.in_flight)} under way"
+    return f"the upstream's journal is incomplete ({why})"
 
 
 def _testbed_fault(log: str) -> str:

@@ -30,6 +30,7 @@ _KEY_ENDS = re.compile(r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
 _OF_A_KEY = string.ascii_letters + string.digits + "+/=\\" + string.whitespace
 _KEY_AT_MOST = 20_000
 _SMALL, _REMEMBERED = 4_096, 4_096
+_LARGE, _REMEMBERED_LARGE = 8 << 20, 8
 _NAMES_A_FIELD = {"name", "key", "header", "headername", "field"}
 
 
@@ -211,11 +212,19 @@ def field_names(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: AN
 def spans(text: str) -> Iterable[tuple[int, int]]:
     """Give where in a text each part stands that has the shape of a credential."""
     # Headers, paths and bodies of a matrix are few and small, and come again in every repeat.
-    return _remembered(text) if len(text) <= _SMALL else _look(text)
+    if len(text) <= _SMALL:
+        return _remembered(text)
+    # A large body too: as the client sent it, and as it reached the upstream.
+    return _remembered_large(text) if len(text) <= _LARGE else _look(text)
 
 
 @functools.lru_cache(_REMEMBERED)
 def _remembered(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple(_look(text))
+
+
+@functools.lru_cache(_REMEMBERED_LARGE)
+def _remembered_large(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(_look(text))
 
 

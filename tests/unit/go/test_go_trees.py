@@ -9,7 +9,7 @@ import pytest
 from wasm import cache, command, toolchain
 from wasm.suite import Reading
 
-TREES = ("containers/upstream", "wasm/go/reference")
+TREES = ("containers/upstream", "wasm/go/reference", "tests/integration/meddler")
 
 
 @pytest.mark.parametrize("tree", TREES)

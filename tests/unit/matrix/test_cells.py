@@ -281,9 +281,21 @@ TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
         {"journal_is": {"complete": False, "in_flight": 1}},
         "the upstream's journal is incomplete (1 attempt under way)",
     ),
-    "a body that was cut": (
+    "a body that was cut (T24)": (
+        {
+            "journal_is": {
+                "complete": False,
+                "attempts": (attempt(KLING, 1, truncated=True, body=b"12", body_bytes=9),),
+            }
+        },
+        "the upstream's journal is incomplete (of the 9 bytes of attempt 1's body it kept 2)",
+    ),
+    "what was no request": (
         {"journal_is": {"complete": False}},
-        "the upstream's journal is incomplete (a body cut)",
+        (
+            "the upstream's journal is incomplete (more attempts than it keeps, or what no HTTP "
+            "server would read)"
+        ),
     ),
     "an attempt of an earlier cell": (
         {"journal_is": {"late": (attempt(KLING, 1),)}},
