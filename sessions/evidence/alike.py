@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sessions.matrix import difference
 from wasm.errors import EvidenceError
 from wasm.records import Variant
 
@@ -102,13 +103,13 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:  # noqa
                 one.get(key, _ABSENT), other.get(key, _ABSENT), below.removeprefix(".")
             )
     elif one != other or isinstance(one, bool) is not isinstance(other, bool):
-        yield f"{path} (baseline {_shown(one)}, fixed {_shown(other)})"
+        shown = difference.apart(_text(one), _text(other), _SHOWN_AT_MOST)
+        yield f"{path} (baseline {shown[0]}, fixed {shown[1]})"
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - likewise
+def _text(value: Any) -> str:  # noqa: ANN401 - likewise
     if value is _ABSENT or value is None or value == "":
         return "none"
     if isinstance(value, dict):
         return "has it"
-    text = str(value)
-    return text if len(text) <= _SHOWN_AT_MOST else f"{text[:_SHOWN_AT_MOST]}..."
+    return str(value)

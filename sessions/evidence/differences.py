@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sessions.matrix import difference
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -24,11 +26,11 @@ def differences(found: Any, expected: Any, path: str = "") -> Iterator[str]:  # 
             one, other = (v[number] if number < len(v) else _ABSENT for v in (found, expected))
             yield from differences(one, other, f"{path}[{number}]")
     elif type(found) is not type(expected) or found != expected:
-        yield f"{path or 'it'} is {_shown(found)}, expected {_shown(expected)}"
+        shown = difference.apart(_text(found), _text(expected), _SHOWN_AT_MOST)
+        yield f"{path or 'it'} is {shown[0]}, expected {shown[1]}"
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - likewise
+def _text(value: Any) -> str:  # noqa: ANN401 - likewise
     if value is _ABSENT:
         return "not there"
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN_AT_MOST else f"{text[:_SHOWN_AT_MOST]}..."
+    return msgspec.json.encode(value).decode()

@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessions.evidence import facts, harmless, markup
+from sessions.evidence import facts, markup
 from sessions.evidence.records import PairVerdict
 from sessions.evidence.rows import Outcome
-from sessions.matrix import verdict
+from sessions.matrix import harmless, verdict
 from wasm import terminal
 
 if TYPE_CHECKING:

@@ -18,19 +18,19 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
-from sessions.evidence import facts, harmless, picture, publishable, rows
+from sessions.evidence import facts, picture, publishable, rows
 from sessions.evidence.attached import Attached
 from sessions.evidence.records import PairVerdict
-from sessions.matrix import credentials
+from sessions.matrix import credentials, harmless
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sessions.evidence.harmless import Body
     from sessions.evidence.picture import Message
     from sessions.evidence.records import Comparison, Run
     from sessions.evidence.rows import Alike, Outcome, Row
+    from sessions.matrix.harmless import Body
     from sessions.matrix.records import Result
 
 NAME = "report.html"

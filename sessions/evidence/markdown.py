@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 import msgspec
 
-from sessions.evidence import facts, harmless, markup, picture, rows
+from sessions.evidence import facts, markup, picture, rows
 from sessions.evidence.attached import Attached
 from sessions.evidence.records import PairVerdict
+from sessions.matrix import harmless
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from containers.records import Cleanup
-    from sessions.evidence.difference import Difference
     from sessions.evidence.picture import Finding, Message
     from sessions.evidence.records import Comparison, Run
     from sessions.evidence.rows import Lane, Row
     from sessions.matrix.case import Case
+    from sessions.matrix.difference import Difference
     from sessions.matrix.records import Result
 
 NAME = "report.md"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 
-from sessions.evidence import harmless
+from sessions.matrix import harmless
 
 # Words as ours are, check names and cells' ids among them. No colon within a word: that would be
 # an address or an emoji; possessive, so that no text can make the search long.

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from sessions.evidence import difference
-from sessions.matrix import credentials
+from sessions.matrix import credentials, difference
 from sessions.matrix.case import Mode
 from sessions.matrix.checks import CheckName
 from sessions.matrix.oracle import NO_ATTEMPT
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from containers.exchange import Attempt
-    from sessions.evidence.difference import Difference
     from sessions.matrix.case import Case
     from sessions.matrix.checks import Check
+    from sessions.matrix.difference import Difference
     from sessions.matrix.records import Result
 
 _ATTEMPTS_DRAWN = 6

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from sessions.evidence import facts, github, harmless, html, signing, store
+from sessions.evidence import facts, github, html, signing, store
 from sessions.evidence.records import PairVerdict
-from sessions.matrix import verdict
+from sessions.matrix import harmless, verdict
 from sessions.matrix.checks import in_order
 from sessions.matrix.verdict import Verdict
 from wasm.errors import EvidenceError

@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections import Counter
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,6 +20,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from sessions.matrix import difference, exact_json
 from sessions.matrix.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -103,8 +105,10 @@ class Shown:
             more = f" and {len(results) - 1:,} more" if len(results) > 1 else ""
             self.say(f"  {results[0].cell.id}{more}: {finding}", "red")
             for check in _undeclared(results[0])[:_CHECKS_AT_MOST]:
-                self.say(f"    {check.name}: expected {_cut(check.expected)}")
-                self.say(f"    {' ' * len(check.name)}    actual {_cut(check.actual)}")
+                values = _plain(check.expected), _plain(check.actual)
+                expected, actual = difference.apart(*values, _VALUE_AT_MOST)
+                self.say(f"    {check.name}: expected {expected}")
+                self.say(f"    {' ' * len(check.name)}    actual {actual}")
         if len(self._wrong) > _NAMED_AT_MOST:
             self.say(f"  and {len(self._wrong) - _NAMED_AT_MOST:,} findings more, in the report")
 
@@ -137,10 +141,18 @@ def _undeclared(result: Result) -> list[Check]:
     return [each for each in result.checks if not each.holds and each.name not in result.must_fail]
 
 
-def _cut(value: object) -> str:
-    """Show a check's value on a line; whatever a plugin put in it, it is plain ASCII."""
-    shown = json.dumps(value, ensure_ascii=True, default=str)
-    return shown if len(shown) <= _VALUE_AT_MOST else f"{shown[:_VALUE_AT_MOST]}..."
+def _plain(value: object) -> str:
+    """Return a check's value as a line of plain ASCII, whatever a plugin put in it.
+
+    Keys are sorted and numbers plain: order and notation are no difference.
+    """
+    value = difference.plain_numbers(exact_json.exactly(value))
+    return json.dumps(value, ensure_ascii=True, default=_number, sort_keys=True)
+
+
+def _number(value: Decimal) -> float | str:
+    """Return a number as JSON has it; as a text where that would round it."""
+    return float(value) if Decimal(repr(float(value))) == value else str(value)
 
 
 _WORDS = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from containers import envoy
 from sessions.evidence import bundle, store, verification
 from sessions.matrix import cells, credentials
 from sessions.matrix.verdict import Verdict
@@ -168,6 +171,61 @@ def test_a_credential_in_the_log_of_a_gateway_that_does_not_start_is_shown_to_no
     assert secret not in said
     files = [path for path in session.folder.rglob("*") if path.is_file()]
     assert [path for path in files if secret.encode() in path.read_bytes()] == []
+
+
+EXECS = '#!/bin/sh\nexec {} "$@"\n'
+FORKS = '#!/bin/sh\n{} "$@" &\ntrap "kill $!" TERM\nwait $!\nwait\n'
+
+
+@pytest.mark.parametrize("wrapper", [EXECS, FORKS], ids=["exec", "fork"])
+def test_the_digest_is_that_of_the_envoy_that_a_wrapper_starts_and_two_are_not_compared(
+    start: Callable[..., Session],
+    both: Both,
+    report: Callable[..., tuple[int, object, str]],
+    tmp_path: Path,
+    wrapper: str,
+) -> None:
+    """T46: of one version, and yet not the same program."""
+    testbed = both[0].read()[0].testbed
+    assert testbed is not None
+    ours = envoy.program(None)
+    other = tmp_path / "envoy-other"
+    other.write_bytes(ours.read_bytes() + b"\0")
+    other.chmod(0o755)
+    program = tmp_path / "envoy"
+    sessions = []
+    for variant, started in (("baseline", ours), ("fixed", other)):
+        program.write_text(wrapper.format(started))
+        program.chmod(0o755)
+        options = (f"--envoy={program}", "--case=kling-text-to-video", "--repeat=1")
+        sessions.append(start(variant, tmp_path / variant, *options))
+        assert sessions[-1].wait() == 0, sessions[-1].stderr
+    found = [session.read()[0].testbed for session in sessions]
+    digests = [each.gateway.digest for each in found if each]
+    assert digests[0] == testbed.gateway.digest
+    assert digests[1] == f"sha256:{hashlib.sha256(other.read_bytes()).hexdigest()}"
+    assert [len(each.notes) for each in (testbed, *found) if each] == [0, 1, 1]
+    status, comparison, words = report(tmp_path / "evidence", *sessions)
+    assert (status, comparison) == (2, None)
+    assert "they differ in gateway.digest" in words
+
+
+def test_a_gateway_that_leaves_the_group_of_its_wrapper_is_refused(
+    start: Callable[..., Session], both: Both, tmp_path: Path
+) -> None:
+    assert both, "built before"
+    program = tmp_path / "envoy"
+    program.write_text(
+        f'#!/bin/sh\ntest "$1" = --version && exec {envoy.program(None)} "$@"\n'
+        f'setsid {envoy.program(None)} "$@" &\necho $! > {tmp_path}/pid\nwait\n'
+    )
+    program.chmod(0o755)
+    session = start("fixed", tmp_path / "run", f"--envoy={program}")
+    try:
+        assert session.wait() == 2
+        assert "listens on the gateway's admin port" in session.last_words
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 def test_a_changed_verdict_ends_in_a_sentence_that_names_it(

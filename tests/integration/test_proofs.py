@@ -336,6 +336,122 @@ def test_a_fixed_run_that_failed_ends_in_its_own_sentence_whatever_the_compariso
     ]
 
 
+def test_a_run_that_fails_early_leaves_latest_as_it_is_and_nothing_older_is_compared_or_verified(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    """T35: nox goes on with the next session, which must not take the good pair for its own."""
+    argv = ("--", *ONE, "--evidence=ev")
+    assert nox("-s", "runtime-fixed", *argv).status == 0
+    assert nox("-s", "runtime-baseline", *argv).status == 1  # here nothing had to fail
+    assert nox("-s", "report", *argv).status == 1
+    latest = {name: (here / "ev/latest" / name).resolve() for name in ("baseline", "fixed")}
+    bundles = len([*(here / "ev/bundles").iterdir()])
+    sessions = ("runtime-baseline", "runtime-fixed", "report", "verify")
+    for wrong in ("--cases=nowhere", "--source=nowhere", "--envoy=./nowhere", "--repeat=0"):
+        ended = nox("-s", *sessions, *argv, wrong)
+        assert ended.status == 1
+        said = [line for line in ended.stderr.splitlines() if " aborted: " in line]
+        assert len(said) == len(sessions)
+        if wrong != "--repeat=0":  # of which every session says so itself
+            assert "nothing was compared: runtime-baseline of this command left no run" in said[2]
+            assert "nothing was verified: this command was to make a bundle" in said[3]
+        assert {name: (here / "ev/latest" / name).resolve() for name in latest} == latest
+        assert len([*(here / "ev/bundles").iterdir()]) == bundles
+
+
+def test_a_baseline_that_leaves_no_run_lets_no_fixed_run_of_the_same_command_succeed(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    """The link to the latest fixed run is in the way of none but the second session."""
+    argv = ("--", *ONE, "--evidence=ev")
+    assert nox("-s", "runtime-baseline", *argv).status == 1
+    link = here / "ev/latest/baseline"
+    link.unlink()
+    (link / "mine").mkdir(parents=True)
+    ended = nox("-s", "runtime-baseline", "runtime-fixed", *argv)
+    assert ended.status == 1
+    said = [line for line in ended.stderr.splitlines() if " aborted: " in line]
+    assert "cannot be replaced" in said[0]
+    assert "Session runtime-fixed aborted: nothing was compared: runtime-baseline" in said[1]
+
+
+def test_a_run_of_which_all_processes_were_killed_is_named_by_the_next_and_is_no_evidence(
+    nox: Callable[..., Ended], start: Callable[..., subprocess.Popen[str]], here: Path
+) -> None:
+    """T33."""
+    argv = ("--", *ONE, "--evidence=ev")
+    assert nox("-s", "runtime-fixed", *argv).status == 0
+    good = (here / "ev/latest/fixed").resolve()
+    with start("-s", "runtime-fixed", *argv, "--keep") as process:
+        until(lambda: len([*(here / "ev/runs").glob("*/config/admin-address.txt")]) > 1)
+        every = [process.pid, *(child.pid for child in ours(here))]
+        for pid in every:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=PATIENCE_S)
+    until(lambda: not ours(here))
+    (killed,) = [run for run in (here / "ev/runs").iterdir() if run != good]
+    assert not (killed / "run.json").exists()
+    assert (here / "ev/latest/fixed").resolve() == good
+    for session in (("verify", "--", str(killed)), ("runtime-fixed", *argv)):
+        ended = nox("-s", *session)
+        assert (ended.status == 0) is (session[0] == "runtime-fixed")
+    assert f"{killed} is half-written" in ended.stderr
+    ended = nox("-s", "clean", "--", "--evidence=ev", GATEWAY_PROOF_CACHE=str(here / "cache"))
+    assert f"removed: {killed}" in ended.stderr
+    assert not killed.exists()
+    assert good.exists()
+
+
+RED = """package provider
+
+import "testing"
+
+func TestRed1(t *testing.T) { t.Fatal("red") }
+func TestRed2(t *testing.T) { t.Fatal("red") }
+func TestRed3(t *testing.T) { t.Fatal("red") }
+"""
+
+
+def test_go_tests_count_for_the_tree_that_they_saw_and_no_session_after_red_ones_is_a_success(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    """T40, then T32: the module has the same bytes throughout."""
+
+    def git(*words: str) -> None:
+        author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", "-C", here / "src", *author, *words], check=True)
+
+    def told() -> tuple[str, str, str]:
+        comparison = json.loads((here / "ev/latest/bundle/comparison.json").read_bytes())
+        fixed = comparison["unit"]["fixed"]
+        return comparison["verdict"], fixed["state"], comparison["modules"]["fixed"]["sha256"]
+
+    subprocess.run(["git", "clone", "-q", PROJECT, here / "src"], check=True)
+    where = ("--source=src", "--plugin=wasm/go/reference", "--evidence=ev")
+    argv = ("--", "--engine=process", "--case=kling-text-to-video", "--repeat=1", *where)
+    runtime = ("runtime-baseline", "runtime-fixed")
+    ended = nox("-s", "unit", *runtime, *argv)
+    assert ended.status == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1].endswith("; Go's tests: passed")
+    *proven, module = told()
+    assert proven == ["proven", "passed"]
+
+    (here / "src/wasm/go/reference/provider/zz_test.go").write_text(RED)
+    git("add", ".")
+    git("commit", "-qm", "breaks a test")
+    ended = nox("-s", *runtime, *argv)
+    assert ended.stdout.splitlines()[-1].endswith("; Go's tests: not run on this tree")
+    assert told() == ("proven", "not run on this tree", module)
+
+    ended = nox("-s", "unit", *runtime, *argv)
+    assert (ended.status, told()) == (1, ("refuted", "failed", module))
+    said = [line for line in ended.stderr.splitlines() if " aborted: " in line]
+    assert "`unit` of the same command failed: go test ./provider on the fixed" in said[1]
+    assert "Session runtime-fixed aborted: refuted: Go's tests: 3 failed" in said[2]
+    assert nox("-s", "verify", "--", "--evidence=ev").status == 0
+
+
 def test_ctrl_c_while_a_matrix_with_keep_is_being_started_is_an_interrupt(
     start: Callable[..., subprocess.Popen[str]], here: Path
 ) -> None:

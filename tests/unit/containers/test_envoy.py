@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import shutil
+import subprocess
 from importlib import util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from containers import envoy
+from wasm import toolchain
 from wasm.errors import GatewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def fake(path: Path, version: str, status: int = 0) -> Path:
@@ -128,3 +137,89 @@ def test_what_is_no_envoy_is_refused_with_its_exit_status(
         f"{path} does not say which Envoy it is (exit status {status}); expected `envoy version: "
         ".../1.40.0/...` from --version; name another with --envoy"
     )
+
+
+# --- Which one ran -------------------------------------------------------------------------------
+
+VERSION = "4bc59bbe1ea2/1.40.0/Clean/RELEASE/BoringSSL"
+NATIVE = """package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+func main() {
+	if len(os.Args) > 1 {
+		fmt.Printf("%s  version: VERSION\\n", os.Args[0])
+		return
+	}
+	fmt.Println("started")
+	time.Sleep(time.Hour)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that says Envoy's version, and runs until it is ended."""
+    folder = tmp_path_factory.mktemp("native")
+    (folder / "main.go").write_text(NATIVE.replace("VERSION", VERSION))
+    go = toolchain.locate()
+    argv = [go.program, "build", "-o", "another", "main.go"]
+    subprocess.run(argv, cwd=folder, env=go.environment | {"CGO_ENABLED": "0"}, check=True)
+    return folder / "another"
+
+
+@contextlib.contextmanager
+def running(*argv: str | Path) -> Iterator[int]:
+    """Give the id of a process that has started."""
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"started\n"
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def test_the_program_asked_for_is_the_one_that_ran_unless_a_wrapper_started_another(
+    native: Path, tmp_path: Path
+) -> None:
+    wrapper = tmp_path / "envoy"
+    wrapper.write_text(f"#!/bin/sh\nexec {native}\n")
+    wrapper.chmod(0o755)
+    with running(native) as pid:
+        asked = envoy.Program.at(native)
+        assert envoy.that_ran(asked, pid, "of no interest") is asked
+    with running(wrapper) as pid:
+        found = envoy.that_ran(envoy.Program.at(wrapper), pid, VERSION)
+        assert found == asked
+        assert found.sha256 == hashlib.sha256(native.read_bytes()).hexdigest()
+        with pytest.raises(GatewayError, match=r"no Envoy 1/1\.41\.0"):
+            envoy.that_ran(envoy.Program.at(wrapper), pid, "1/1.41.0")
+
+
+def test_a_program_that_was_replaced_while_it_ran_is_named_by_what_ran(
+    native: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "envoy"
+    shutil.copy(native, program)
+    with running(program) as pid:
+        program.unlink()
+        fake(program, "1.40.0")
+        ran = envoy.that_ran(envoy.Program.at(program), pid, VERSION)
+    assert ran.sha256 == hashlib.sha256(native.read_bytes()).hexdigest()
+
+
+def test_what_is_no_envoy_itself_has_no_digest_that_would_name_one(tmp_path: Path) -> None:
+    """An emulator, say, or a loader: it is the same whatever it runs."""
+    wrapper = tmp_path / "envoy"
+    wrapper.write_text("#!/bin/sh\necho started\nread line\n")
+    wrapper.chmod(0o755)
+    with (
+        running(wrapper) as pid,
+        pytest.raises(GatewayError, match="name Envoy itself with --envoy"),
+    ):
+        envoy.that_ran(envoy.Program.at(wrapper), pid, VERSION)

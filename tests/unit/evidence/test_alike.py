@@ -11,6 +11,7 @@ import pytest
 from containers.records import EngineKind
 from sessions.evidence import facts as told
 from sessions.evidence.alike import refuse_unlike
+from sessions.evidence.differences import differences
 from tests.unit.evidence.runs import CASES, FIX, GATEWAY, facts, module, run
 from tests.unit.matrix.observations import CONTROL, KLING
 from wasm.errors import EvidenceError
@@ -224,3 +225,14 @@ def test_a_run_whose_gateway_never_came_up_is_refused_with_its_failure() -> None
         "the baseline run 20260101T000000Z-baseline-000000 has no testbed to compare: Envoy is "
         "missing; expected a run whose gateway came up; mend that and run it again"
     )
+
+
+def test_of_two_long_values_that_begin_alike_the_difference_is_shown() -> None:
+    """A prompt of a case, say; and of a record, what `verify` names."""
+    long = "x" * 500
+    texts = [f"{long}one", f"{long}two"]
+    cases = [(msgspec.structs.replace(CASES[0], title=text), *CASES[1:]) for text in texts]
+    sentence = refusal(run(B, cases=cases[0]), run(F, cases=cases[1]))
+    assert [text[-4:] in sentence for text in texts] == [True, True]
+    (told,) = differences({"body": texts[0]}, {"body": texts[1]})
+    assert [f'{text[-4:]}"' in told for text in texts] == [True, True]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,9 @@ from wasm.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+PROJECT = Path(__file__).parents[3]
 
 
 def test_many_runs_in_the_same_second_get_folders_of_their_own(tmp_path: Path) -> None:
@@ -94,6 +99,80 @@ def test_a_folder_in_the_link_s_place_is_named_and_left_alone(tmp_path: Path) ->
         )
     assert [path.name for path in link.parent.iterdir()] == ["fixed"]
     assert (link / "mine").is_dir()
+
+
+def test_what_is_in_the_way_of_a_link_is_named_and_a_link_is_left_alone(tmp_path: Path) -> None:
+    folders.refuse_latest_in_the_way(tmp_path / "missing", "fixed")
+    run = folders.new_run(tmp_path, "fixed")
+    folders.point_latest(tmp_path, "fixed", run)
+    folders.refuse_latest_in_the_way(tmp_path, "fixed")
+    run.rmdir()
+    folders.refuse_latest_in_the_way(tmp_path, "fixed")
+    assert folders.latest(tmp_path, "fixed").is_symlink()
+    (folders.latest(tmp_path, "baseline") / "mine").mkdir(parents=True)
+    with pytest.raises(EvidenceError, match="Is a directory"):
+        folders.refuse_latest_in_the_way(tmp_path, "baseline")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "latest").write_text("mine")
+    with pytest.raises(EvidenceError, match="Not a directory"):
+        folders.refuse_latest_in_the_way(tmp_path / "other", "baseline")
+
+
+# --- What killed processes leave ------------------------------------------------------------------
+
+WRITES = """
+import sys, time
+from pathlib import Path
+from sessions.evidence import folders
+evidence = Path(sys.argv[1])
+for folder in (folders.new_run(evidence, "fixed"), folders.new_bundle(evidence)):
+    (folder / "cells.jsonl").write_text("{")
+(evidence / "bundles" / f".{folder.name}.zip.draft").write_text("PK")
+print("written", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_a_killed_process_left_half_written_is_named_and_not_while_it_lives(
+    tmp_path: Path,
+) -> None:
+    """T33."""
+    argv = [sys.executable, "-c", WRITES, str(tmp_path)]
+    with subprocess.Popen(argv, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "written\n"
+        assert [*folders.unfinished(tmp_path)] == []
+        writer.kill()
+    (run,), (bundle,) = ([*(tmp_path / shelf).glob("2*")] for shelf in ("runs", "bundles"))
+    draft = bundle.with_name(f".{bundle.name}.zip.draft")
+    assert [*folders.unfinished(tmp_path)] == [run, bundle, draft]
+    folders.seal(run)
+    assert [*folders.unfinished(tmp_path)] == [bundle, draft]
+
+
+def test_what_is_finished_or_is_no_evidence_of_ours_is_not_taken_for_half_written(
+    tmp_path: Path,
+) -> None:
+    for name, file in (("fixed", folders.SUMS), ("unit-fixed", "unit.json")):
+        run = folders.new_run(tmp_path, name)
+        (run / file).touch()
+        folders.release(run)
+    (tmp_path / "runs" / "mine").mkdir()
+    (tmp_path / "runs" / "20260101T000000Z-fixed-abcdef").symlink_to(tmp_path / "runs" / "mine")
+    assert [*folders.unfinished(tmp_path)] == []
+    assert [*folders.unfinished(tmp_path / "missing")] == []
+
+
+@pytest.mark.parametrize(
+    ("record", "opened"),
+    [('{"testbed": {}}', True), ('{"testbed": null}', False), ("{", False), ("[]", False)],
+)
+def test_a_run_has_come_as_far_as_a_testbed_when_its_record_says_so(
+    tmp_path: Path, record: str, *, opened: bool
+) -> None:
+    assert not folders.opened(tmp_path)
+    (tmp_path / "run.json").write_text(record)
+    assert folders.opened(tmp_path) is opened
 
 
 def test_an_evidence_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from sessions.matrix import progress
-from sessions.matrix.case import Mode
+from sessions.matrix.case import Answer, Mode
 from sessions.matrix.progress import Shown
-from tests.unit.matrix.observations import KLING, defective, result, right
+from tests.unit.matrix.observations import KLING, defective, response, result, right
 from wasm.records import Variant
 
 if TYPE_CHECKING:
@@ -94,6 +94,40 @@ def test_what_a_plugin_put_in_a_value_is_shown_plain_and_cut() -> None:
     actual = file.getvalue().splitlines()[3]
     assert actual.startswith('                  actual "/\\u001b[2J\\u202exxx')
     assert len(actual) == len("                  actual ") + 160 + len("...")
+
+
+def one_body_beside_another(expected: object, actual: object) -> list[str]:
+    """The two lines that a session shows of a cell whose client got another body."""
+    case = msgspec.structs.replace(KLING, client=Answer(status=200, json=expected))
+    answered = response(200, msgspec.json.encode(actual))
+    found = msgspec.structs.replace(right(case, Mode.DIRECT), response=answered)
+    told, file = shown(1)
+    told.cell(result(case, Mode.DIRECT, Variant.FIXED, found, 1))
+    told.end()
+    return [line.strip() for line in file.getvalue().splitlines()[2:4]]
+
+
+PROMPT = "a paper boat on a lake " * 40
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "place"),
+    [
+        ({"prompt": PROMPT, "seed": 5}, {"prompt": PROMPT, "seed": 6}, ('"seed": 5', '"seed": 6')),
+        ({"a": PROMPT, "z": [1, 2]}, {"z": [1, 3], "a": PROMPT}, ("[1, 2]", "[1, 3]")),
+        ({"a": 1, "b": PROMPT, "c": 2}, {"a": 1.0, "b": PROMPT, "c": 3}, ('"c": 2', '"c": 3')),
+        ({"b": PROMPT}, {"b": PROMPT, "c": 0.25}, ('lake "}', '"c": 0.25')),
+        ({"b": f"{PROMPT}x"}, {"b": f"{PROMPT}y{PROMPT}"}, ('lake x"}', "lake ya paper")),
+    ],
+    ids=["the end", "order", "notation", "one more", "within a text"],
+)
+def test_of_two_long_bodies_that_begin_alike_the_difference_is_shown(
+    expected: object, actual: object, place: tuple[str, str]
+) -> None:
+    """T34."""
+    lines = one_body_beside_another(expected, actual)
+    assert [part in line for part, line in zip(place, lines, strict=True)] == [True, True], lines
+    assert max(map(len, lines)) < 220
 
 
 def test_cells_that_take_long_are_counted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,3 +290,11 @@ def test_the_log_has_everything_with_a_packages_and_a_tests_lines_together() -> 
         reading.take(line)
 
     assert "".join(reading.log()) == "1\n4\n3\nok\n2\nno event\n"
+
+
+def test_a_command_that_go_ended_for_the_time_it_took_is_known() -> None:
+    output = "=== RUN TestX\npanic: test timed out after 15m0s\n"
+    suite = Suite(command=["go"], status=1, passed=0, failed=["a.TestX"], output=output)
+    assert suite.timed_out
+    said = "    x_test.go: panic: test timed out after noon"
+    assert not Suite(command=["go"], status=1, passed=0, failed=["a.TestX"], output=said).timed_out

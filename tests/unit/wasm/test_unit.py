@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from wasm import source, toolchain, unit
+from wasm.build import build
 from wasm.errors import BuildError
 from wasm.fast_sdk import Speed
 from wasm.records import Module, Variant
@@ -323,6 +324,23 @@ def suite_without_a_module(request: Request, declared: dict[str, tuple[str, ...]
         return unit._suite(job, "./...", declared, lambda _: None, lambda _: None)
 
 
+@pytest.mark.usefixtures("cache_folder")
+@pytest.mark.parametrize("file", ["main_test.go", "testdata/input.json", "go.mod"])
+def test_results_belong_to_every_file_that_the_tests_see(checkout: Checkout, file: str) -> None:
+    """T40: the module is the same to the last byte."""
+    where = Request(source=str(checkout.path), plugin=checkout.plugin)
+    path = checkout.path / checkout.plugin / file
+    found = []
+    for content in ("package main\n", "package main\n\nfunc init() {}\n"):
+        before = path.read_text() if file == "go.mod" else content
+        checkout.write(f"{checkout.plugin}/{file}", f"{before}\n" if file == "go.mod" else content)
+        checkout.commit()
+        found.append(unit.run(BASELINE, where, lambda _: None, plain=True))
+    assert found[0].module_sha256 == found[1].module_sha256
+    assert found[0].files_sha256 != found[1].files_sha256
+    assert found[0].commit != found[1].commit
+
+
 @pytest.mark.usefixtures("outside", "cache_folder")
 def test_tests_that_skip_themselves_for_want_of_the_module_are_no_success(
     checkout: Checkout,
@@ -363,6 +381,10 @@ def test_the_command_runs_the_references_tests_natively_and_in_wasm(
     told = [line for line in lines if " passed after " not in line]
     assert told[0] == f"fixed: module {found.module_sha256[:12]}"
     assert told[1] == "fixed: go vet: 0 findings, 0 of them the baseline's"
+    module = build(FIXED, Request())
+    assert (found.commit, found.files_sha256) == (module.source.commit, module.source.files_sha256)
+    assert module.source.fix is not None
+    assert found.baseline_files_sha256 == module.source.fix.baseline_sha256
     assert found.fast_sdk is not None
     assert told[2] == (
         f"fixed: tests share what they compile: proxywasm/proxytest/wasmwrapper.go of "

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sessions.evidence import harmless
+from sessions.matrix import harmless
 
 
 @pytest.mark.parametrize(

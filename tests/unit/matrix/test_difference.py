@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from sessions.evidence import difference
-from sessions.evidence.difference import Line
+from sessions.matrix import difference
+from sessions.matrix.difference import Line
 
 
 def shown(found: difference.Difference) -> list[str]:
@@ -132,3 +132,13 @@ def test_a_long_line_is_shown_around_the_part_that_differs() -> None:
     expected, actual = difference.of_texts(wanted, wanted.replace("x", "y")).lines
     assert expected == Line("-", "…" + "a" * 40, "x", "b" * 40 + "…")
     assert actual == Line("+", "…" + "a" * 40, "y", "b" * 40 + "…")
+
+
+def test_two_long_texts_are_cut_to_where_they_differ_first_and_short_ones_are_not() -> None:
+    same = "x" * 500
+    one, other = difference.apart(f"{same}1{same}", f"{same}2{same}", 60)
+    assert (len(one), len(other)) == (66, 66)
+    assert (one.index("1"), other.index("2")) == (43, 43)
+    assert difference.apart("ab", "ac", 60) == ("ab", "ac")
+    assert difference.apart(f"1{same}", f"2{same}", 60) == (f"1{same[:59]}...", f"2{same[:59]}...")
+    assert difference.apart(same, f"{same}1", 60) == (f"...{same[:40]}", f"...{same[:40]}1")

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from sessions.evidence import harmless
-from sessions.matrix import exact_json
+from sessions.matrix import exact_json, harmless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +45,25 @@ class Difference(NamedTuple):
     note: str
 
 
+def apart(one: str, other: str, at_most: int, gap: str = "...") -> tuple[str, str]:
+    """Cut two texts so that the place where they differ first is seen in both.
+
+    A text that is not too long stays as it is. Two long ones that begin alike lose what they share,
+    but for a little of it.
+    """
+    if max(len(one), len(other)) <= at_most:
+        return one, other
+    shared, _ = _same_ends(one, other)
+    start = 0 if shared < at_most - _BEFORE else shared - _BEFORE
+    return _window(one, start, at_most, gap), _window(other, start, at_most, gap)
+
+
+def _window(text: str, start: int, at_most: int, gap: str) -> str:
+    before = gap if start else ""
+    after = gap if len(text) > start + at_most else ""
+    return f"{before}{text[start : start + at_most]}{after}"
+
+
 def of_texts(expected: str, actual: str) -> Difference:
     """Compare two texts of one line each, such as paths."""
     return Difference(tuple(_pair(expected, actual)), "")
@@ -70,7 +88,7 @@ def laid_out(data: bytes) -> str | None:
     if len(data) > _PARSED_BYTES:
         return None
     try:
-        value = _plain_numbers(exact_json.read(data))
+        value = plain_numbers(exact_json.read(data))
         return msgspec.json.format(_PLAIN_JSON.encode(value), indent=2).decode()
     except (ValueError, RecursionError, msgspec.MsgspecError):
         return None
@@ -82,11 +100,12 @@ def _no_json(data: bytes) -> str:
     return "too long to lay out" if len(data) > _PARSED_BYTES else "no usable JSON"
 
 
-def _plain_numbers(value: Any) -> Any:  # noqa: ANN401 - JSON's values
+def plain_numbers(value: Any) -> Any:  # noqa: ANN401 - JSON's values
+    """Return a value of ``exact_json`` with whole numbers as such: 1.0 and 1e0 are 1, too."""
     if isinstance(value, dict):
-        return {key: _plain_numbers(below) for key, below in value.items()}
+        return {key: plain_numbers(below) for key, below in value.items()}
     if isinstance(value, list):
-        return [_plain_numbers(below) for below in value]
+        return [plain_numbers(below) for below in value]
     if isinstance(value, Decimal):
         digits = len(value.as_tuple().digits)
         # Beyond that, laying it out anew would round it.
