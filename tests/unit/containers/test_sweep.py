@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 import requests
 from docker.errors import APIError, NotFound
@@ -410,6 +411,41 @@ def test_what_a_dead_run_started_is_ended_before_its_folder_goes(
     )
     assert theirs.wait(0) == -signal.SIGKILL
     assert (ours.poll(), looking.poll()) == (None, None)
+
+
+def test_a_process_that_does_not_end_is_not_reported_as_swept(
+    abandoned: Path, sleepers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("containers.sweep._ENDED_WITHIN_S", 0.05)
+    monkeypatch.setattr("psutil.Process.kill", lambda _: None)
+    name = f"process {sleepers[0].pid} (sleep), which a dead run had started"
+    assert lines(sweep.work()) == (
+        f"could not be swept: {name}",
+        f"swept: work folder {abandoned.name}",
+    )
+
+
+def test_what_is_started_while_the_rest_is_ended_is_ended_too(
+    abandoned: Path, sleepers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {**os.environ, "GOTMPDIR": str(abandoned)}
+    kill = psutil.Process.kill
+
+    def starts_another(process: psutil.Process) -> None:
+        if process.pid == sleepers[0].pid:
+            sleepers.append(subprocess.Popen(["sleep", "300"], env=environment))
+        kill(process)
+
+    monkeypatch.setattr("psutil.Process.kill", starts_another)
+    told = lines(sweep.work())
+    assert told == (
+        *(
+            f"swept: process {each.pid} (sleep), which a dead run had started"
+            for each in (sleepers[0], sleepers[-1])
+        ),
+        f"swept: work folder {abandoned.name}",
+    )
+    assert sleepers[-1].wait(5) == -signal.SIGKILL
 
 
 def test_clean_removes_images_and_cache_too(answers: Docker, abandoned: Path) -> None:
