@@ -452,6 +452,37 @@ def test_go_tests_count_for_the_tree_that_they_saw_and_no_session_after_red_ones
     assert nox("-s", "verify", "--", "--evidence=ev").status == 0
 
 
+def test_the_order_of_the_two_runs_changes_nothing_and_no_older_one_is_compared_with(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    assert nox("-s", "runtime-baseline", "--", *ONE, "--evidence=ev").status == 1
+    older = (here / "ev/latest/baseline").resolve()
+    argv = ("--engine=process", "--gateway=envoy", "--case=kling-text-to-video", "--repeat=1")
+    ended = nox("-s", "runtime-fixed", "runtime-baseline", "--", *argv, "--evidence=ev")
+
+    assert ended.status == 0, ended.stderr
+    told = [line for line in ended.stderr.splitlines() if "sessions.evidence report" in line]
+    assert len(told) == 1
+    assert str(older) not in told[0]
+    comparison = json.loads((here / "ev/latest/bundle/comparison.json").read_bytes())
+    assert comparison["verdict"] == "proven"
+    for variant in ("baseline", "fixed"):
+        run = json.loads((here / "ev/latest" / variant / "run.json").read_bytes())
+        assert comparison["runs"][variant]["id"] == run["id"]
+    assert "  fix     the built-in fix higress-4396" in ended.stdout.splitlines()[-10:]
+    assert "fixed: fix: the built-in fix higress-4396" in ended.stderr
+
+
+def test_a_patch_that_does_not_fit_is_refused_before_the_baseline_is_built(
+    nox: Callable[..., Ended], here: Path
+) -> None:
+    (here / "fix.patch").write_text("what is this?\n")
+    ended = nox("-s", "runtime-baseline", "--", *ONE, "--fixed-patch=fix.patch", "--evidence=ev")
+    assert ended.status == 1
+    assert "the patch fix.patch does not apply" in ended.last
+    assert list((here / "ev" / "runs").iterdir()) == []
+
+
 def test_ctrl_c_while_a_matrix_with_keep_is_being_started_is_an_interrupt(
     start: Callable[..., subprocess.Popen[str]], here: Path
 ) -> None:

@@ -117,6 +117,98 @@ def test_a_fix_that_is_the_baseline_again_is_refuted(
     assert comparison["modules"]["baseline"]["sha256"] == comparison["modules"]["fixed"]["sha256"]
 
 
+# --- The fix that was applied, and what lies in the checkout beside it ---------------------------
+
+SHORT = ("--case=kling-text-to-video", "--repeat=1")
+
+
+def test_a_verdict_names_the_fix_that_was_applied_and_what_is_no_part_of_it(
+    start: Start, report: Report, repository: Path, tmp_path: Path
+) -> None:
+    """The checkout's own fix is none; what is proven without naming it is the built-in one."""
+    git(repository, "branch", "--move", "main")
+    git(repository, "checkout", "--quiet", "-b", "fix")
+    with (repository / PLUGIN / "main.go").open("a") as file:
+        file.write("\n// A comment is no fix.\n")
+    git(repository, "commit", "--quiet", "--all", "--message=no fix")
+    head = git(repository, "rev-parse", "HEAD")[:12]
+    (repository / PLUGIN / "more.go").write_text("package main\n")
+    options = (f"--source={repository}", f"--plugin={PLUGIN}", "--baseline-ref=main", *SHORT)
+
+    baseline = start("baseline", tmp_path / "baseline", *options)
+    fixed = start("fixed", tmp_path / "fixed", *options)
+    mine = start("fixed", tmp_path / "mine", *options, "--fixed-worktree")
+    assert [each.wait() == 0 for each in (baseline, fixed, mine)] == [True, True, False]
+
+    _, comparison, _ = report(tmp_path / "one", baseline, fixed)
+    assert comparison["verdict"] == "proven"
+    assert comparison["modules"]["fixed"]["fix"] == (
+        f"the built-in fix higress-4396; not part of it: HEAD ({head}), 1 uncommitted file"
+    )
+    assert f"fixed: fix: {comparison['modules']['fixed']['fix']}" in fixed.stderr
+    _, comparison, _ = report(tmp_path / "other", baseline, mine)
+    assert comparison["verdict"] == "refuted"
+    assert comparison["modules"]["fixed"]["fix"] == "the work tree"
+
+
+def test_a_fix_in_the_work_tree_is_proven_when_that_is_the_fixed_variant(
+    start: Start, report: Report, repository: Path, tmp_path: Path
+) -> None:
+    for name, content in retry_identity.fix(repository / PLUGIN).files.items():
+        (repository / PLUGIN / name).write_bytes(content)
+    options = (f"--source={repository}", f"--plugin={PLUGIN}", "--baseline-ref=HEAD", *SHORT)
+    baseline = start("baseline", tmp_path / "baseline", *options, "--fixed-worktree")
+    fixed = start("fixed", tmp_path / "fixed", *options, "--fixed-worktree")
+    assert [baseline.wait(), fixed.wait()] == [0, 0]
+    status, comparison, _ = report(tmp_path, baseline, fixed)
+    assert (status, comparison["verdict"]) == (0, "proven")
+    fix = fixed.read()[0].module.source.fix
+    assert fix is not None
+    assert (fix.origin.kind, fix.left_out) == ("work tree", [])
+
+
+@pytest.mark.parametrize("by_ref", [True, False], ids=["ref", "patch"])
+def test_a_series_that_switches_its_fix_off_again_is_refuted_or_refused(
+    start: Start, report: Report, repository: Path, tmp_path: Path, *, by_ref: bool
+) -> None:
+    """T21 (e): its first commit adds the fix behind a file, its second deletes that file."""
+    base = git(repository, "rev-parse", "HEAD").strip()
+    rules = [
+        replace(rule, rewrite={"PROVIDER": "$PROVIDER, kept(apiName)"})
+        if rule.id == "retry-passes-its-api-name"
+        else rule
+        for rule in retry_identity.RULES
+    ]
+    for name, content in retry_identity.fix(repository / PLUGIN, rules).files.items():
+        (repository / PLUGIN / name).write_bytes(content)
+    provider = repository / PLUGIN / "provider"
+    (provider / "kept.go").write_text(
+        f"package provider\n\nvar keeps bool\n\nfunc kept(name ApiName) ApiName {{\n\tif keeps {{"
+        f"\n\t\treturn name\n\t}}\n\treturn {retry_identity.CHAT}\n}}\n"
+    )
+    switch = provider / "switch.go"
+    switch.write_text("package provider\n\nfunc init() { keeps = true }\n")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message=a fix")
+    switch.unlink()
+    git(repository, "commit", "--quiet", "--all", "--message=no fix")
+    series = tmp_path / "series.patch"
+    series.write_text(git(repository, "format-patch", "--stdout", base))
+    tip = git(repository, "rev-parse", "HEAD").strip()
+
+    fix = f"--fixed-ref={tip}" if by_ref else f"--fixed-patch={series}"
+    options = (f"--source={repository}", f"--plugin={PLUGIN}", f"--baseline-ref={base}", *SHORT)
+    baseline = start("baseline", tmp_path / "baseline", *options, fix)
+    if not by_ref:
+        assert baseline.wait() == 2
+        assert "holds 2 commits; " in baseline.last_words
+        assert f"`git diff --binary {base[:12]} {tip[:12]} > one.patch`" in baseline.last_words
+        return
+    fixed = start("fixed", tmp_path / "fixed", *options, fix)
+    assert [baseline.wait() == 0, fixed.wait() == 0] == [True, False]
+    assert report(tmp_path, baseline, fixed)[1]["verdict"] == "refuted"
+
+
 # --- A baseline that fails for another reason ---------------------------------------------------
 
 
