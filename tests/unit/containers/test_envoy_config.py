@@ -209,7 +209,10 @@ def test_a_cells_name_goes_through_to_the_access_log() -> None:
 def test_t24_bodies_are_buffered_up_to_what_ai_proxy_asks_higress_for() -> None:
     limits = [each["per_connection_buffer_limit_bytes"] for each in listeners()]
     assert limits == [104_857_600] * 2
-    assert bootstrap()["static_resources"]["clusters"][0]["per_connection_buffer_limit_bytes"] == 104_857_600
+    assert (
+        bootstrap()["static_resources"]["clusters"][0]["per_connection_buffer_limit_bytes"]
+        == 104_857_600
+    )
 
 
 def test_t36_no_connection_to_the_mock_is_used_twice() -> None:
