@@ -72,6 +72,8 @@ def provenance(side: Side) -> Check:
             yield f"the source has no {what}: {name!r}"
     if module.size_bytes <= 0 or not module.command or not module.go_version:
         yield "the module has no size, no build command or no Go version"
+    if source.go and f" {source.go.version} " not in f"{module.go_version} ":
+        yield f"the source asks for {source.go.version}, the module's Go is {module.go_version}"
     yield from _changes(side)
     return f"module {module.sha256[:12]} of commit {source.commit[:12]}, patches as named"
 

@@ -59,7 +59,7 @@ SOURCE = Source(
     plugin="plugins/ai-proxy",
     tree="d" * 40,
     dirty=False,
-    go=GoChoice(version="go1.24.4", because="the toolchain line of its go.mod"),
+    go=GoChoice(version="go1.26.8", because="the toolchain line of its go.mod"),
     files_sha256="b" * 64,
 )
 FIX = Fix(

@@ -131,7 +131,7 @@ def test_a_comparison_says_what_was_compared() -> None:
         "sha256": module(B).sha256,
         "source": f"plugins/ai-proxy of https://git.example/higress.git at {'c' * 40}",
         "fix": "",
-        "go": "go1.24.4: the toolchain line of its go.mod",
+        "go": "go1.26.8: the toolchain line of its go.mod",
     }
     assert "the built-in fix higress-4396 (" in comparison["modules"]["fixed"]["source"]
     assert comparison["modules"]["fixed"]["fix"] == "the built-in fix higress-4396"

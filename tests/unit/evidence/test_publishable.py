@@ -13,8 +13,8 @@ import pytest
 
 from sessions.evidence import bundle, markdown, publishable, store, verification
 from tests.unit.evidence import forging, pairs, recorded
-from tests.unit.evidence.runs import module, results, run
-from wasm.records import Patch, Variant
+from tests.unit.evidence.runs import FIX, module, results, run
+from wasm.records import FixKind, Origin, Patch, Variant
 
 if TYPE_CHECKING:
     from sessions.evidence.records import Run
@@ -205,3 +205,17 @@ def test_a_home_that_is_the_root_itself_is_no_name_for_everything(
 ) -> None:
     monkeypatch.setenv("HOME", "/")
     assert publishable.texts(["/usr/bin/go", "/"]) == ["/usr/bin/go", "/"]
+
+
+@pytest.mark.parametrize("kind", FixKind)
+def test_of_a_fix_only_what_the_work_tree_adds_is_masked(kind: FixKind) -> None:
+    """It may be uncommitted; every other fix is published as it is, or would be another patch."""
+    before, after = PATCHES["a new key"]
+    fix = replace(FIX, origin=Origin(kind=kind, name="x"), patch=Patch.of(before.encode()))
+
+    found, masked = publishable.module(module(F, fix=fix))
+
+    is_masked = kind is FixKind.WORK_TREE
+    assert found.source.fix is not None
+    assert found.source.fix.patch == Patch.of((after if is_masked else before).encode())
+    assert masked == ([store.FIX] if is_masked else [])

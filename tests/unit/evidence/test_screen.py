@@ -81,7 +81,7 @@ PROVEN = [
     "  run     20260101T000000Z-fixed-000000",
     f"  module  {module(F).sha256}",
     "  fix     the built-in fix higress-4396",
-    "Go        go1.24.4: the toolchain line of its go.mod",
+    "Go        go1.26.8: the toolchain line of its go.mod",
     "gateway   envoy, Envoy 1.40.0, engine process",
     "          not release evidence for Higress' gateway, since",
     "            the gateway was not Higress' pinned image, run unmodified",

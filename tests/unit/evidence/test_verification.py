@@ -22,6 +22,7 @@ from tests.unit.evidence.forging import change_cell, change_run
 from tests.unit.evidence.runs import FIX
 from tests.unit.matrix.observations import ADDRESS, CONTROL
 from wasm.errors import EvidenceError
+from wasm.goversion import GoChoice
 from wasm.records import Patch, Variant, sha256_of
 
 if TYPE_CHECKING:
@@ -590,6 +591,10 @@ TOLD: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     ),
     "no fix": (lambda f: with_source(f, fix=None), "fixed provenance"),
     "Go": (lambda f: with_module(f, go_version="go version go1.1"), "pairing"),
+    "the Go that was asked for": (
+        lambda f: with_source(f, go=GoChoice(version="go1.24.4", because="x")),
+        "fixed provenance",
+    ),
     "the gateway's version": (
         lambda f: with_gateway(f, envoy_version="abc/1.36.4/Clean"),
         "fixed gateway",
