@@ -27,6 +27,10 @@ _COMMIT = re.compile(
 _MAIL = re.compile(rb"From \S+ .*\d\d:\d\d:\d\d.* \d{4}|Subject: .*\[[^]]*PATCH[^]]*\].*")
 _COMBINED = re.compile(rb"diff --(?:cc|combined) .*")
 _CRLF = re.compile(rb"^diff --git .*\r$", re.MULTILINE)
+# In a mail's header; a hunk's lines begin otherwise.
+_TRANSFER = re.compile(
+    rb"^content-transfer-encoding:\s*(quoted-printable|base64)", re.MULTILINE | re.IGNORECASE
+)
 _INDEX = re.compile(rb"index ([0-9a-f]+)\.\.[0-9a-f]+(?: (\d+))?")
 _MODE = re.compile(rb"(?:new file|deleted file|old|new) mode (\d+)")
 _ESCAPED = re.compile(rb"\\([0-7]{3}|.)")
@@ -133,6 +137,8 @@ def _refuse_other_bytes(patch: bytes, shown: str) -> None:
         found = "begins with a byte order mark, or is UTF-16, as PowerShell's > writes it"
     elif re.search(rb"^\x1b\[[0-9;]*m(?:diff|---)", patch, re.MULTILINE):
         found = "holds a terminal's colours"
+    elif encoded := _TRANSFER.search(patch):
+        found = f"is a mail in the encoding {encoded[1].decode()}, which git apply does not undo"
     elif _CRLF.search(patch):
         found = "has headers whose lines end in CRLF"
     if found:

@@ -263,6 +263,7 @@ def _module(run: Run) -> ModuleSummary:
     fix = source.fix
     if fix:
         parts.append(f"{fix.origin} ({fix.patch.sha256[:12]})")
+        parts += [f"not part of it: {', '.join(fix.left_out)}"] if fix.left_out else []
     return ModuleSummary(
         sha256=run.module.sha256,
         source=", ".join(parts),

@@ -195,7 +195,7 @@ def _patches(baseline: Run, fixed: Run) -> list[tuple[str, bytes]]:
             patches.append((f"Uncommitted changes of the {run.variant}", _masked(change.content)))
     fix = fixed.module.source.fix
     if fix:
-        patches.append((f"{fix.origin}, as a patch", _masked(fix.patch.content)))
+        patches.append((f"The fix: {fix.origin}", _masked(fix.patch.content)))
     return patches
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from sessions.evidence import markdown, markup
+from sessions.evidence import facts, markdown, markup
 from tests.unit.evidence import pairs
 from tests.unit.evidence.pairs import CONTROLS, MARKDOWN, TAGS, beside
-from tests.unit.evidence.runs import module, run
-from wasm.records import Variant
+from tests.unit.evidence.runs import FIX, module, run
+from wasm.records import FixKind, Origin, Patch, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -264,3 +265,30 @@ def test_a_block_is_one_whatever_is_in_it(text: str) -> None:
 
 def test_plain_words_are_told_apart_in_no_time_whatever_the_text() -> None:
     assert markup.said("a" * 30_000 + "_" * 30_000 + "!", 10**6).startswith("`")
+
+
+@pytest.mark.parametrize("dirty", [True, False])
+def test_a_work_tree_is_run_again_by_its_commit_and_its_patch(*, dirty: bool) -> None:
+    fix = replace(FIX, origin=Origin(kind=FixKind.WORK_TREE), left_out=[])
+    changes = Patch.of(b"x") if dirty else None
+    made = module(F, commit="9" * 40, dirty=dirty, uncommitted=changes, fix=fix, unpublished=True)
+    command = ["--variant=fixed", "--baseline-ref=main", "--fixed-worktree", "--go=go1.26.8"]
+
+    *before, last = facts.rerun(run(B), run(F, module=made, command=command), unit=False)
+
+    assert ("--fixed-worktree" in last.split()) is dirty
+    assert (f"--fixed-ref={'9' * 40}" in last.split()) is not dirty
+    assert {f"--baseline-ref={'c' * 40}", "--go=go1.26.8"} <= {*last.split()}
+    assert any("config/uncommitted.patch" in line for line in before) is dirty
+    assert any("9" * 40 in line and "no branch" in line for line in before)
+
+
+def test_a_report_names_what_was_left_out_and_what_nobody_else_can_fetch() -> None:
+    fix = replace(FIX, left_out=["HEAD (abc123)"], applied="structural rules")
+    made = module(F, fix=fix, unpublished=True)
+
+    told = {each.what: each.fixed for each in facts.provenance(run(B), run(F, module=made))}
+
+    assert told["not part of the fixed module"] == "HEAD (abc123)"
+    assert told["how it was applied"] == "structural rules"
+    assert "no branch" in (told["whether others can fetch it"] or "")

@@ -281,10 +281,11 @@ def test_the_combined_diff_of_a_merge_is_refused(base: Checkout) -> None:
         (lambda _: b"what is this?\n" * 9, "does not apply"),
         (lambda patch: patch[: patch.index(b"@@") + 30], "does not apply"),
         (lambda patch: patch.decode().encode("utf-16"), "UTF-16"),
+        (lambda p: b"Content-Transfer-Encoding: Quoted-Printable\n\n" + p, "Quoted-Printable"),
         (lambda patch: b"\xef\xbb\xbf" + patch, "byte order mark"),
         (lambda patch: b"\x1b[1m" + patch.replace(b"\n@@", b"\x1b[m\n\x1b[36m@@"), "colours"),
     ],
-    ids=["CRLF", "empty", "blank", "garbage", "cut", "UTF-16", "mark", "colours"],
+    ids=["CRLF", "empty", "blank", "garbage", "cut", "UTF-16", "encoded mail", "mark", "colours"],
 )
 def test_what_git_did_not_write_is_refused_before_anything_is_built(
     base: Checkout, change: Callable[[bytes], bytes], fact: str
