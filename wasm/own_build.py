@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from wasm.files import File
+    from wasm.goversion import GoChoice
     from wasm.repository import Repository
 
 # What Go reads for a package beside what is embedded, by its suffix.
@@ -35,20 +36,56 @@ def no_packages(folders: Sequence[str]) -> list[str]:
     return [(PurePosixPath(folder) / name).as_posix() for folder in folders for name in names]
 
 
-def refuse_workspace(found: Repository, plugin: str, commit: str | None) -> None:
+def refuse_hidden_files(found: Repository, named: Path, plugin: str) -> None:
+    """Refuse a checkout of which git knows no work tree: its files would be passed over.
+
+    Args:
+        found: The repository.
+        named: What the user named: a .git folder that is named itself has no work tree.
+        plugin: The plugin's folder.
+
+    Raises:
+        SourceError: core.bare is set where files of the plugin lie.
+    """
+    top = found.folder.parent
+    if (
+        found.bare
+        and found.folder.name == ".git"
+        and named != found.folder
+        and (top / plugin).is_dir()
+    ):
+        raise SourceError(
+            f"core.bare is set in {top}, where files of the plugin lie; expected a checkout, whose "
+            "files git may read; run `git config core.bare false` there, or name a commit with "
+            "--baseline-ref"
+        )
+
+
+def settings(found: Repository, plugin: str, commit: str | None) -> dict[str, str]:
+    """Return the settings of Go that the user's own build takes: of its folder, if that is there.
+
+    Raises:
+        BuildError: Go refuses one of them.
+    """
+    own = found.folder / plugin
+    return toolchain.users_own(own if commit is None and own.is_dir() else Path("/"))
+
+
+def refuse_workspace(
+    found: Repository, plugin: str, commit: str | None, own: dict[str, str]
+) -> None:
     """Refuse a go.work that the user's own build takes into account, and ours does not.
 
     Args:
         found: The repository.
         plugin: The plugin's folder in it.
         commit: None for the checkout as it lies.
+        own: The user's own settings.
 
     Raises:
         SourceError: There is one.
     """
-    own = found.folder / plugin
-    here = own if commit is None and own.is_dir() else Path("/")
-    work = toolchain.users_own(here).get("GOWORK", "")
+    work = own.get("GOWORK", "")
     if not work and commit is not None:
         beside = [
             *repository.above(plugin, "go.work"),
@@ -67,7 +104,7 @@ def refuse_workspace(found: Repository, plugin: str, commit: str | None) -> None
 
 
 def ignored_but_read(
-    found: Repository, plugin: str, folders: Sequence[str], taken: Iterable[File]
+    found: Repository, go: GoChoice, plugin: str, folders: Sequence[str], taken: Iterable[File]
 ) -> set[str]:
     """Return all files that a build in the checkout reads, if a file that git ignores may be one.
 
@@ -86,18 +123,20 @@ def ignored_but_read(
         folder = path.endswith("/") or (found.folder / path).is_symlink()
         if embeds or folder or PurePosixPath(path).suffix in _SOURCES:
             modules = {each for each in ignored if PurePosixPath(each).name == "go.mod"}
-            return {*_read(found.folder, plugin), *modules}
+            return {*_read(go, found.folder, plugin), *modules}
     return set()
 
 
-def refuse_difference(found: Repository, root: Path, plugin: str, theirs: set[str]) -> None:
+def refuse_difference(
+    found: Repository, go: GoChoice, root: Path, plugin: str, theirs: set[str]
+) -> None:
     """Refuse what was taken out when a build reads other files there than in the checkout.
 
     Raises:
         SourceError: With the first file that differs.
         BuildError: Go cannot make sense of the folder.
     """
-    ours = set(_read(root, plugin))
+    ours = set(_read(go, root, plugin))
     for name in sorted(theirs ^ ours):
         if PurePosixPath(name).name == "go.mod":
             continue
@@ -112,14 +151,16 @@ def refuse_difference(found: Repository, root: Path, plugin: str, theirs: set[st
             )
 
 
-def refuse_pointers(found: Repository, root: Path, plugin: str, taken: Iterable[File]) -> None:
+def refuse_pointers(
+    found: Repository, go: GoChoice, root: Path, plugin: str, taken: Iterable[File]
+) -> None:
     """Refuse to build from what Git LFS puts in place of a file.
 
     Raises:
         SourceError: With the file.
     """
     pointers = [file.path for file in taken if file.content.startswith(_LFS_POINTER)]
-    read = sorted({*pointers} & set(_read(root, plugin))) if pointers else []
+    read = sorted({*pointers} & set(_read(go, root, plugin))) if pointers else []
     if read:
         raise SourceError(
             f"{_listed(read)} in {found.name} is a pointer of Git LFS, and the plugin is built "
@@ -129,7 +170,11 @@ def refuse_pointers(found: Repository, root: Path, plugin: str, taken: Iterable[
 
 
 def notes(
-    found: Repository, commit: str | None, folders: Sequence[str], taken: Sequence[File]
+    found: Repository,
+    commit: str | None,
+    folders: Sequence[str],
+    taken: Sequence[File],
+    own: dict[str, str],
 ) -> Iterator[str]:
     """Give a sentence for each thing that the user's own build might take otherwise.
 
@@ -138,26 +183,27 @@ def notes(
         commit: None for the checkout as it lies.
         folders: The folders of it that were taken.
         taken: Their files.
+        own: The user's own settings.
     """
     if commit is None:
         if left_out := found.lies.left_out(folders):
             yield f"left out by a sparse checkout, taken as git stores it: {_listed(left_out)}"
     else:
         converted = found.conversions(commit, [file.path for file in taken])
-        settings = (("core.autocrlf", "true"), ("core.eol", "crlf"))
-        asked = [f"{key}={to}" for key, to in settings if found.setting(key) == to]
+        line_ends = (("core.autocrlf", "true"), ("core.eol", "crlf"))
+        asked = [f"{key}={to}" for key, to in line_ends if found.setting(key) == to]
         if converted or asked:
             named = [f"{path} ({what})" for path, what in converted.items()]
             yield (
                 "taken as git stores it, without what a checkout makes of it: "
                 f"{_listed([*asked, *named])}"
             )
-    if unused := list(_unused(toolchain.users_own(Path("/")))):
+    if unused := list(_unused(own)):
         yield f"set on this machine, and no part of the build: {', '.join(unused)}"
 
 
-def _unused(settings: dict[str, str]) -> Iterator[str]:
-    for key, value in settings.items():
+def _unused(own: dict[str, str]) -> Iterator[str]:
+    for key, value in own.items():
         if key == "GOFLAGS":
             try:
                 words = shlex.split(value)
@@ -171,9 +217,9 @@ def _unused(settings: dict[str, str]) -> Iterator[str]:
             yield key
 
 
-def _read(root: Path, plugin: str) -> Iterator[str]:
+def _read(go: GoChoice, root: Path, plugin: str) -> Iterator[str]:
     """Give the files that a build reads as seen from a root; a link in place of what is beyond."""
-    for path in golist.read_by_go(toolchain.locate(), root / plugin):
+    for path in golist.read_by_go(toolchain.locate(go.version), root / plugin):
         if path.is_relative_to(root):
             name = path.relative_to(root)
             links = [above for above in reversed(name.parents) if (root / above).is_symlink()]

@@ -84,21 +84,20 @@ class Fix:
         origin: Where it came from.
         patch: The change itself; empty when the ref changes nothing of the plugin.
         baseline_sha256: ``files_sha256`` of the tree that it was made on.
-        places: Rule id -> how many places it changed; empty for a patch file.
-        folders: What it changes: the plugin's folder, and ones that its go.mod replaces.
         places: Rule id -> how many places it changed; of the built-in fix and its mutants alone.
         applied: How the fixed tree was made with it, in a few words.
         left_out: What a reader could take for a part of the fixed module and is none: HEAD,
             uncommitted files, the files of a patch that lie outside the plugin.
+        folders: What it changes: the plugin's folder, and ones that its go.mod replaces.
     """
 
     origin: Origin
     patch: Patch
     baseline_sha256: str
     places: dict[str, int] = field(default_factory=dict)
-    folders: list[str] = field(default_factory=list)
     applied: str = ""
     left_out: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
     @property
     def summary(self) -> str:
@@ -169,15 +168,15 @@ class Module:
         source = self.source
         dirty = " with uncommitted changes" if source.dirty else ""
         told = [f"{source.plugin} of {source.repository} at {source.commit[:12]}{dirty}"]
-        told += source.notes
         if source.unpublished:
             told.append(f"commit {source.commit[:12]} {UNPUBLISHED}")
         if source.fix:
-            elsewhere = source.fix.folders not in ([], [source.plugin])
-            where = f" in {', '.join(source.fix.folders)}" if elsewhere else ""
-            told.append(f"fix{where}: {source.fix.summary}")
+            told.append(f"fix: {source.fix.summary}")
+            if source.fix.folders not in ([], [source.plugin]):
+                told.append(f"fix: it changes {', '.join(source.fix.folders)}")
         if source.go:
             told.append(f"built with {source.go.version}: {source.go.because}")
+        told += source.notes
         told.append(f"module {self.sha256} ({self.size_bytes / 1e6:.1f} MB)")
         return tuple(f"{self.variant}: {line}" for line in told)
 

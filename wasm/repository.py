@@ -415,7 +415,7 @@ def _download(draft: Path, url: str, commit: str, folder: str) -> command.Finish
         done = git.run(*step, cwd=draft, env=place, limit_s=_DOWNLOAD_S)
         if not done.succeeded:
             return done
-    wanted = [folder, *above(folder, ".gitattributes"), *goversion.recipes(folder)]
+    wanted = [folder, *goversion.recipes(folder), *above(folder, ".gitattributes")]
     return _fetch_missing(draft, commit, wanted, place)
 
 

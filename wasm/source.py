@@ -203,12 +203,16 @@ def _opened(request: Request, ref: str) -> Iterator[repository.Repository]:
 
 def _take(found: repository.Repository, request: Request, ref: str | None, root: Path) -> Side:
     plugin = request.plugin_folder
-    as_it_lies = _as_it_lies(found, request, ref)
+    as_it_lies = ref is None and request.kind != "url" and not found.bare
+    if ref is None and request.kind == "checkout":
+        own_build.refuse_hidden_files(found, Path(request.source), plugin)
     commit = found.commit("HEAD" if request.kind == "url" else ref or "HEAD")
     tree = _plugin_tree(found, commit, request, ref)
     at = None if as_it_lies else commit
-    if request.kind != paths.REFERENCE:
-        own_build.refuse_workspace(found, plugin, at)
+    # The reference is nobody's own build.
+    reference = request.kind == paths.REFERENCE
+    own = {} if reference else own_build.settings(found, plugin, at)
+    own_build.refuse_workspace(found, plugin, None if reference else at, own)
     folders = [plugin]
     treeish = at or found.work_tree(folders, own_build.no_packages(folders))
     taken = found.files(treeish, folders)
@@ -218,22 +222,18 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
             f"no go.mod in {plugin} of {found.name} at {ref or 'HEAD'}; expected the folder of a "
             "Go-Wasm plugin; name it with --plugin"
         )
+    go = _go(found, commit, root, request)
     folders += _replaced_folders(root, plugin)
-    read = own_build.ignored_but_read(found, plugin, folders, taken) if as_it_lies else set()
-    there = {file.path for file in taken}
-    unseen = read - there
+    read = own_build.ignored_but_read(found, go, plugin, folders, taken) if as_it_lies else set()
+    unseen = read - {file.path for file in taken}
     if len(folders) > 1 or unseen:
         treeish = at or found.work_tree(folders, {*own_build.no_packages(folders), *read})
-        # A replaced folder may hold the plugin's own.
-        more = [file for file in found.files(treeish, folders) if file.path not in there]
-        files.write(more, root, found.name)
-        taken += more
+        taken = found.files(treeish, folders)
+        files.add(taken, root, found.name)
     if unseen:
-        own_build.refuse_difference(found, root, plugin, read)
-    own_build.refuse_pointers(found, root, plugin, taken)
+        own_build.refuse_difference(found, go, root, plugin, read)
+    own_build.refuse_pointers(found, go, root, plugin, taken)
     uncommitted = found.diff(commit, treeish, folders) if as_it_lies else None
-    ours = request.kind == paths.REFERENCE
-    notes = [] if ours else list(own_build.notes(found, at, folders, taken))
     source = Source(
         kind=request.kind,
         repository=found.name,
@@ -243,10 +243,10 @@ def _take(found: repository.Repository, request: Request, ref: str | None, root:
         tree=tree,
         dirty=uncommitted is not None,
         uncommitted=uncommitted,
-        notes=notes,
-        go=_go(found, commit, root, request),
+        go=go,
         unpublished=request.kind != "url" and found.keeps_to_itself(commit),
         files_sha256=files.digest(root),
+        notes=[] if reference else list(own_build.notes(found, at, folders, taken, own)),
     )
     return Side(
         found=found,
@@ -270,21 +270,6 @@ def _go(
 
     go_mod = (root / request.plugin_folder / "go.mod").read_bytes()
     return goversion.choose(go_mod.decode("utf-8", "replace"), builder, request.go)
-
-
-def _as_it_lies(found: repository.Repository, request: Request, ref: str | None) -> bool:
-    """Whether the checkout is meant with its uncommitted changes, and not a commit alone."""
-    if request.kind == "url" or ref is not None:
-        return False
-    beside = found.folder.parent / request.plugin_folder
-    named = Path(request.source)
-    if found.bare and found.folder.name == ".git" and named != found.folder and beside.is_dir():
-        raise SourceError(
-            f"core.bare is set in {found.folder.parent}, where files of the plugin lie; expected a "
-            "checkout, whose files git may read; run `git config core.bare false` there, or name a "
-            "commit with --baseline-ref"
-        )
-    return not found.bare
 
 
 def _plugin_tree(
@@ -341,8 +326,7 @@ def _fixed(request: Request, baseline: Side) -> Iterator[Tree]:
                     "expected a checkout with files; name a commit with --fixed-ref"
                 )
             fix = fixes.between(request, baseline, side)
-            folders = [*dict.fromkeys([*baseline.folders, *side.folders])]
-            source = replace(side.tree.source, fix=_located(fix, side.tree.root, folders))
+            source = replace(side.tree.source, fix=_with_folders(fix, side.tree.root, side.folders))
             yield replace(side.tree, source=source)
         return
     with cache.scratch("fixed") as folder:
@@ -353,13 +337,13 @@ def _fixed(request: Request, baseline: Side) -> Iterator[Tree]:
             fix = fixes.rewritten(request, baseline, root)
         source = replace(
             baseline.tree.source,
-            fix=_located(fix, root, baseline.folders),
+            fix=_with_folders(fix, root, [*baseline.folders, *baseline.replaced_folders(root)]),
             go=_go(baseline.found, baseline.tree.source.commit, root, request),
             files_sha256=files.digest(root),
         )
         yield Tree(root=root, source=source)
 
 
-def _located(fix: Fix, root: Path, folders: Sequence[str]) -> Fix:
-    """Return a fix with the names of those folders that it changes."""
+def _with_folders(fix: Fix, root: Path, folders: Sequence[str]) -> Fix:
+    """Say which folders a fix changes; a replaced one is easily overlooked."""
     return replace(fix, folders=files.changed(fix.patch.content, root, folders))

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import cache, goversion, source, toolchain
+from wasm import cache, source, toolchain
 from wasm.build import build
 from wasm.errors import BuildError, SourceError
+from wasm.goversion import GO_VERSION
 from wasm.records import Variant, sha256_of
 from wasm.source import REFERENCE_PLUGIN, Request
 
@@ -55,9 +56,7 @@ def built_by_hand(checkout: Checkout, tmp_path: Path) -> str:
     subprocess.run(
         ["go", *COMMAND, str(output), "."],
         cwd=checkout.path / checkout.plugin,
-        env=os.environ
-        | toolchain.TARGET
-        | {"GOTOOLCHAIN": goversion.GO_VERSION, "CGO_ENABLED": "0"},
+        env=os.environ | toolchain.TARGET | {"GOTOOLCHAIN": GO_VERSION, "CGO_ENABLED": "0"},
         check=True,
         capture_output=True,
     )
@@ -538,7 +537,7 @@ def test_a_fix_in_a_replaced_folder_makes_another_module_and_is_named(
     assert fixed.sha256 == built_by_hand(checkout, tmp_path) != baseline.sha256
     assert fixed.source.fix is not None
     assert fixed.source.fix.folders == ["lib"]
-    assert fixed.summary[0].endswith(" in lib")
+    assert "fixed: fix: it changes lib" in fixed.summary
 
 
 # The reference ----------------------------------------------------------------------------------
