@@ -11,7 +11,6 @@ import contextlib
 import socket
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import h11
 
@@ -53,10 +52,13 @@ class Connection:
         self._body = bytearray()
         self._trailing = bytearray()
         self._deadline = time.perf_counter() + limit_s
-        address = urlsplit(url)
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        self._socket = socket.socket()
+        self._socket.settimeout(limit_s)
         try:
-            self._socket = socket.create_connection((address.hostname, address.port), limit_s)
+            self._socket.connect((host, int(port)))
         except OSError as error:
+            self._socket.close()
             raise NoAnswer(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import httpx
 import msgspec
 
 from containers.client import Connection
@@ -136,11 +136,9 @@ class Testbed:
         """Open the client of the upstream's control port; its connection stays open."""
         self._connection: Connection | None = None
         self._logged = 0.0
-        self._control = httpx.Client(
-            base_url=self.control_url,
-            timeout=self.limits.exchange_s,
-            trust_env=False,
-            verify=False,  # noqa: S501 - plain HTTP on loopback; preparing for TLS takes 25 ms
+        # Asked twice a cell: httpx takes 0.5 ms more each time.
+        self._control = http.client.HTTPConnection(
+            self.control_url.removeprefix("http://"), timeout=self.limits.exchange_s
         )
 
     def close_clients(self) -> None:
@@ -249,21 +247,24 @@ class Testbed:
         if self._ended:
             raise GatewayError(self._ended)
         try:
-            answer = self._control.request(method, path, content=content)
-        except httpx.HTTPError as error:
+            self._control.request(method, path, content)
+            answer = self._control.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._control.close()
             raise GatewayError(
                 self.trouble()
                 or f"the upstream's control port did not answer ({type(error).__name__}); expected "
                 "it to live as long as the gateway; see logs/upstream.log of this run"
             ) from error
         try:
-            if answer.status_code != httpx.codes.OK:
-                refusal = msgspec.json.decode(answer.content, type=_Refusal)
+            if answer.status != http.HTTPStatus.OK:
+                refusal = msgspec.json.decode(body, type=_Refusal)
                 raise GatewayError(f"the upstream refused {method} {path}: {refusal.error}")
-            return msgspec.json.decode(answer.content, type=wanted)
+            return msgspec.json.decode(body, type=wanted)
         except msgspec.MsgspecError as error:
             raise GatewayError(
                 f"the upstream's control port gave no answer of ours to {method} {path} (status "
-                f"{answer.status_code}, {error}); expected nobody else to have that port; run it "
+                f"{answer.status}, {error}); expected nobody else to have that port; run it "
                 "again"
             ) from error
