@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -84,7 +85,7 @@ func (p *modelPort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := perform(w, r, response)
 	p.journal.answered(begun.attempt)
 	if answer.Status != 0 {
-		trailing := p.linger(w, r)
+		trailing := p.linger(w, r, response)
 		p.journal.update(begun.attempt, func(a *Attempt) { a.Trailing = trailing })
 	}
 	p.end(begun.attempt, answer, err)
@@ -210,23 +211,30 @@ func abort(w http.ResponseWriter) {
 }
 
 // send writes exactly the declared headers, content-length and the body, and
-// flushes, so that an attempt counts as answered only when it is.
+// flushes, so that an attempt counts as answered only when it is. A stream of
+// events is chunked, as providers send it, and each event flushed.
 func send(w http.ResponseWriter, response *Response) (Answer, error) {
 	header := w.Header()
 	header["Date"], header["Content-Type"] = nil, nil // nil: net/http adds none
 	for _, pair := range response.Headers {
 		header.Add(pair[0], pair[1])
 	}
-	if response.Status != http.StatusNoContent && response.Status != http.StatusNotModified {
+	parts := [][]byte{response.body}
+	switch {
+	case response.streams():
+		parts = bytes.SplitAfter(response.body, []byte("\n\n"))
+	case response.Status != http.StatusNoContent && response.Status != http.StatusNotModified:
 		header.Set("Content-Length", strconv.Itoa(len(response.body)))
 	}
 	answer := Answer{Status: response.Status, Headers: headerPairs(header), Body: response.body}
 	controller := http.NewResponseController(w)
 	_ = controller.SetWriteDeadline(time.Now().Add(answerTimeout))
 	w.WriteHeader(response.Status)
-	_, err := w.Write(response.body)
-	if err = errors.Join(ignoreNoBody(err), controller.Flush()); err != nil {
-		return answer, errors.Join(errNotSent, err)
+	for _, part := range parts {
+		_, err := w.Write(part)
+		if err = errors.Join(ignoreNoBody(err), controller.Flush()); err != nil {
+			return answer, errors.Join(errNotSent, err)
+		}
 	}
 	return answer, nil
 }
@@ -234,12 +242,15 @@ func send(w http.ResponseWriter, response *Response) (Answer, error) {
 // linger reads on after the answer until the gateway closes the connection,
 // which it uses once. What comes is no request of its own: a plugin has made
 // the body longer than its content-length.
-func (p *modelPort) linger(w http.ResponseWriter, r *http.Request) []byte {
+func (p *modelPort) linger(w http.ResponseWriter, r *http.Request, response *Response) []byte {
 	connection, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil
 	}
 	defer connection.Close()
+	if response.streams() && r.Method != http.MethodHead {
+		_, _ = io.WriteString(connection, "0\r\n\r\n") // the last chunk is left to the handler that hijacks
+	}
 	if tcp, is := connection.(*net.TCPConn); is && r.Close {
 		_ = tcp.CloseWrite() // a client that asked for this waits for it
 	}

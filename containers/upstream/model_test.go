@@ -128,6 +128,23 @@ func TestChunkedBody(t *testing.T) {
 	}
 }
 
+// TestStream: a stream of events is chunked, an event a chunk, and ends; what
+// follows the request is seen as ever.
+func TestStream(t *testing.T) {
+	r := newRig(t, 1<<20)
+	r.put(`{"after":{"status":200,"headers":[["content-type","text/event-stream; charset=utf-8"]],"body_base64":"ZGF0YTogYQoKZGF0YTogYgoK"}}`)
+	connection := r.raw("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{} more")
+	want := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n" +
+		"Transfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n9\r\ndata: b\n\n\r\n0\r\n\r\n"
+	if got := readAll(connection); got != want {
+		t.Errorf("got %q", got)
+	}
+	report := r.journal("")
+	if !report.Complete || string(report.Attempts[0].Trailing) != " more" || string(report.Attempts[0].Answered.Body) != "data: a\n\ndata: b\n\n" {
+		t.Errorf("%+v", report)
+	}
+}
+
 // TestTrailing: what follows a body on its connection belongs to that attempt,
 // whether it came with it or after the answer, and is no attempt of its own.
 func TestTrailing(t *testing.T) {

@@ -64,6 +64,13 @@ const (
 // afterName stands in the journal for attempts beyond the steps.
 const afterName = "after"
 
+// streams says that the answer is a stream of events.
+func (r *Response) streams() bool {
+	return len(r.body) > 0 && slices.ContainsFunc(r.Headers, func(pair []string) bool {
+		return strings.EqualFold(pair[0], "content-type") && strings.HasPrefix(pair[1], "text/event-stream")
+	})
+}
+
 func (r *Response) delay() time.Duration { return time.Duration(r.DelayMS) * time.Millisecond }
 
 // emptyScript is in force until the first PUT /script.

@@ -211,8 +211,8 @@ def test_an_upstream_that_is_silent_is_told_as_that(testbed: Any) -> None:
     with pytest.raises(GatewayError) as caught:
         testbed().install({})
     assert caught.value.sentence == (
-        "the upstream's control port did not answer (ConnectionRefusedError); expected it to live as "
-        "long as the gateway; see logs/upstream.log of this run"
+        "the upstream's control port did not answer (ConnectionRefusedError); expected it to live "
+        "as long as the gateway; see logs/upstream.log of this run"
     )
 
 
