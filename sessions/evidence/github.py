@@ -71,7 +71,7 @@ def summary(comparison: Comparison) -> str:
         "",
         *(f"- {each}" for each in said),
         *([f"- and {more:,} more reasons, in `comparison.json`"] if more else []),
-        f"- {comparison.go_tests}.",
+        *([f"- {comparison.beside_the_reason}."] if comparison.beside_the_reason else []),
         "",
         f"Seen in {seen_in}. {release} for Higress' gateway{', since:' if whys else '.'}",
         *(["", *whys] if whys else []),

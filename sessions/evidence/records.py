@@ -267,8 +267,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return f"{GO_TESTS} {fixed.state if fixed else UnitState.NOT_RUN}"
 
     @property
+    def beside_the_reason(self) -> str:
+        """How Go's own tests stand, unless they are the first reason themselves."""
+        return "" if self.reasons[0].startswith(GO_TESTS) else self.go_tests
+
+    @property
     def headline(self) -> str:
         """The verdict, its first reason, and how Go's own tests stand, in a line."""
-        reason = self.reasons[0]
-        more = "" if reason.startswith(GO_TESTS) else f"; {self.go_tests}"
-        return f"{self.verdict}: {reason}{more}"
+        parts = (self.reasons[0], self.beside_the_reason)
+        return f"{self.verdict}: {'; '.join(part for part in parts if part)}"
