@@ -51,8 +51,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 # By local processes; with everything to be built first; in containers; with an image to be made.
 WAYS = ("process", "docker", "image", "cold")
 TARGETS = ("step", "step", "nox", "nox and its group")
-INTERRUPTED_WITHIN_S = 30.0
-# A run takes seven seconds, and ten times that on a machine with much else to do.
+INTERRUPTED_WITHIN_S = 90.0
+# A run takes seven seconds and ends in three, on a machine with much else to do in ten times that.
 ENDED_WITHIN_S = 240.0
 # Docker goes on with what a killed run had asked it for; each of its steps takes less.
 SETTLED_AFTER_S = 1.0
