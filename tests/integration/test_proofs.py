@@ -288,7 +288,8 @@ def test_a_fixed_run_beside_a_baseline_that_failed_in_the_same_command_proves_no
         ),
         aborted(
             "runtime-fixed",
-            "inconclusive: no cell had to fail on the baseline, so nothing was reproduced",
+            "inconclusive: no cell had to fail on the baseline, so nothing was reproduced; Go's "
+            "tests: not run",
         ),
     ]
     comparison = json.loads((evidence / "latest/bundle/comparison.json").read_bytes())
@@ -310,9 +311,11 @@ def test_an_older_baseline_is_compared_with_and_does_not_decide_a_fixed_run(
     ended = nox("-s", "runtime-fixed", *argv)
     assert ended.status == 0, ended.stderr
     assert (
-        "nox > inconclusive: no cell had to fail on the baseline, so nothing was reproduced\n"
+        "nox > inconclusive: no cell had to fail on the baseline, so nothing was reproduced; Go's "
+        "tests: not run\n"
         "nox > Session runtime-fixed was successful" in ended.stderr
     )
+    assert "-baseline-" in ended.stderr.partition(", which an earlier command made")[0]
     comparison = json.loads((here / "ev/latest/bundle/comparison.json").read_bytes())
     assert comparison["verdict"] == "inconclusive"
 
@@ -329,7 +332,7 @@ def test_a_fixed_run_that_failed_ends_in_its_own_sentence_whatever_the_compariso
         "kling-text-to-video/retry/1: expected no check to fail, failed: retry_path, retry_body, "
         "client_status, client_body"
     )
-    assert f"nox > refuted: fixed: {told}\n" in ended.stderr
+    assert f"nox > refuted: fixed: {told}; Go's tests: not run\n" in ended.stderr
     aborts = [line for line in ended.stderr.splitlines() if " aborted: " in line]
     assert [re.sub(r" \(took [^)]*\)\.$", ".", line) for line in aborts] == [
         aborted("runtime-fixed", f"fixed: 1 of 2 cells are not as declared, first {told}")
