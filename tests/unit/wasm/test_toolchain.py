@@ -278,6 +278,7 @@ def test_a_machine_without_a_home_is_told_to_set_it(
     for key in ("HOME", "XDG_CACHE_HOME", "GOCACHE", "GOMODCACHE", "GOPATH"):
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("GOENV", "off")
+    monkeypatch.chdir(tmp_path)  # Go writes below such a home, too
     if home is not None:
         monkeypatch.setenv("HOME", home)
 
