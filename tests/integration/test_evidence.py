@@ -87,9 +87,7 @@ def test_nothing_in_a_real_bundle_is_taken_for_a_credential(made: bundle.Made) -
         assert credentials.masked(text) == text
 
 
-HANDLER = (
-    "func onHttpResponseHeaders(ctx wrapper.HttpContext, config PluginConfig) types.Action {\n"
-)
+HANDLER = "func answerHeaders(ctx wrapper.HttpContext, plugin plugin) types.Action {\n"
 PANIC = (
     '\tif s, _ := proxywasm.GetHttpResponseHeader(":status"); s == "200" {\n\t\tpanic("x")\n\t}\n'
 )
