@@ -148,15 +148,12 @@ def test_the_tests_run_against_the_module_and_a_changed_file_outside_runs_them_a
 
 @pytest.mark.usefixtures("outside", "cache_folder")
 def test_no_variable_of_a_shell_reaches_the_tests(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "go.work").write_text("go 1.24\nuse ./nowhere\n")
-    (tmp_path / ".git").mkdir()
     for key, value in {
         "GOFLAGS": "-run=Nope",
         "GOOS": "wasip1",
         "GOARCH": "wasm",
-        "GOWORK": str(tmp_path / "go.work"),
         "WASM_FILE_PATH": "/nowhere/main.wasm",
     }.items():
         monkeypatch.setenv(key, value)
