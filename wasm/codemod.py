@@ -96,6 +96,55 @@ def inside(match: Match) -> Match:
     return {"inside": {"stopBy": "end", "all": [match]}}
 
 
+def assigned(name: str) -> Match:
+    """Match a name that an assignment gives another value."""
+    statement: Match = {"kind": "assignment_statement"}
+    return {
+        "kind": "identifier",
+        "regex": f"^{name}$",
+        "inside": {
+            "kind": "expression_list",
+            "inside": {"field": "left", "all": [statement]},
+        },
+    }
+
+
+def declared_inside(name: str) -> Config:
+    """Match what declares a name in the body of a method."""
+    on_the_left: list[Match] = [
+        {"inside": {"kind": kind, "field": field, "stopBy": "end"}}
+        for kind, field in (
+            ("short_var_declaration", "left"),
+            ("range_clause", "left"),
+            ("receive_statement", "left"),
+            ("type_switch_statement", "alias"),
+        )
+    ]
+    as_name: list[Match] = [
+        {"inside": {"kind": kind, "field": "name"}}
+        for kind in ("var_spec", "const_spec", "parameter_declaration")
+    ]
+    return {
+        "rule": {
+            "kind": "identifier",
+            "regex": f"^{name}$",
+            "any": [*on_the_left, *as_name],
+            "all": [inside({"kind": "block"})],
+        },
+    }
+
+
+def types_of(declared: SgNode | None) -> list[str]:
+    """The types of a list of parameters or results, one for each name."""
+    types = []
+    for each in declared.named_children() if declared else []:
+        of_type = each.field("type")
+        if of_type is not None:
+            variadic = "..." * (each.kind() == "variadic_parameter_declaration")
+            types += [variadic + of_type.text()] * max(1, len(each.field_children("name")))
+    return types
+
+
 def apply(rules: Sequence[Rule], tree: Mapping[str, bytes]) -> Rewrite:
     """Apply rules, in order, to the Go files of a tree, which stays as it is.
 

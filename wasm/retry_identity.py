@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ast_grep_py import Config, SgNode
 from ast_grep_py import Rule as Match
+from ast_grep_py import SgNode
 
 from wasm.codemod import (
     DIFFERS,
@@ -18,11 +18,14 @@ from wasm.codemod import (
     Rewrite,
     Rule,
     apply,
+    assigned,
     call,
+    declared_inside,
     inside,
     line_of,
     method,
     read_package,
+    types_of,
 )
 from wasm.errors import MisfitError
 
@@ -201,7 +204,7 @@ def _check_signature(failover: GoFile, helper: SgNode) -> None:
             f"{API_NAME}",
             advice="use --baseline-ref and --fixed-ref to compare two commits",
         )
-    declared = [_types(helper.field(field)) for field in ("receiver", "parameters", "result")]
+    declared = [types_of(helper.field(field)) for field in ("receiver", "parameters", "result")]
     if declared != [[HELPER_RECEIVER], [*HELPER_TAKES], [*HELPER_RETURNS]]:
         body = helper.field("body")
         found = helper.text().removesuffix(body.text() if body else "")
@@ -248,13 +251,13 @@ def _check_retry(retry: GoFile) -> None:
             f"expected one, to be passed to {HELPER}",
             advice=DIFFERS,
         )
-    if again := caller.find(_declared_inside(names[0])):
+    if again := caller.find(declared_inside(names[0])):
         raise MisfitError(
             f"{retry.at(again)} declares {names[0]} again inside {RETRY_CALLER}, expected it to "
             "be the parameter throughout",
             advice=DIFFERS,
         )
-    if other := caller.find(**_set(names[0])):
+    if other := caller.find(**assigned(names[0])):
         raise MisfitError(
             f"{retry.at(other)} sets {names[0]} inside {RETRY_CALLER}, expected it to be what "
             f"{RETRY_CALLER} was given throughout",
@@ -265,7 +268,7 @@ def _check_retry(retry: GoFile) -> None:
 def _check_health_check(failover: GoFile) -> None:
     """Check that Chat Completions means the constant where the health check is made."""
     caller = failover.root.find(**method(HEALTH_CHECK_CALLER))
-    if caller and (again := caller.find(_declared_inside(CHAT))):
+    if caller and (again := caller.find(declared_inside(CHAT))):
         raise MisfitError(
             f"{failover.at(again)} declares {CHAT} again inside {HEALTH_CHECK_CALLER}, expected "
             "it to be the package's constant throughout",
@@ -322,59 +325,10 @@ def _called_in(name: str) -> Match:
     return {"inside": {"field": "field", "all": [selected]}}
 
 
-def _set(name: str) -> Match:
-    """Match a name that an assignment gives another value."""
-    assigned: Match = {"kind": "assignment_statement"}
-    return {
-        "kind": "identifier",
-        "regex": f"^{name}$",
-        "inside": {
-            "kind": "expression_list",
-            "inside": {"field": "left", "all": [assigned]},
-        },
-    }
-
-
-def _declared_inside(name: str) -> Config:
-    """Match what declares a name in the body of a method."""
-    on_the_left: list[Match] = [
-        {"inside": {"kind": kind, "field": field, "stopBy": "end"}}
-        for kind, field in (
-            ("short_var_declaration", "left"),
-            ("range_clause", "left"),
-            ("receive_statement", "left"),
-            ("type_switch_statement", "alias"),
-        )
-    ]
-    as_name: list[Match] = [
-        {"inside": {"kind": kind, "field": "name"}}
-        for kind in ("var_spec", "const_spec", "parameter_declaration")
-    ]
-    return {
-        "rule": {
-            "kind": "identifier",
-            "regex": f"^{name}$",
-            "any": [*on_the_left, *as_name],
-            "all": [inside({"kind": "block"})],
-        },
-    }
-
-
 def _parameters(declaration: SgNode) -> list[SgNode]:
     """The parameters of a method."""
     parameters = declaration.field("parameters")
     return parameters.named_children() if parameters else []
-
-
-def _types(declared: SgNode | None) -> list[str]:
-    """The types of a list of parameters or results, one for each name."""
-    types = []
-    for each in declared.named_children() if declared else []:
-        of_type = each.field("type")
-        if of_type is not None:
-            variadic = "..." * (each.kind() == "variadic_parameter_declaration")
-            types += [variadic + of_type.text()] * max(1, len(each.field_children("name")))
-    return types
 
 
 def _is_api_name(parameter: SgNode) -> bool:
