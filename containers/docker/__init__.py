@@ -1,0 +1,1 @@
+"""The docker engine: containers on a network that leads nowhere."""

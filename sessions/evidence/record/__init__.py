@@ -1,0 +1,1 @@
+"""What a run writes down, how it is sealed, signed and read back."""

@@ -1,0 +1,1 @@
+"""What people read: terminal, HTML, Markdown, GitHub."""

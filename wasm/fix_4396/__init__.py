@@ -1,0 +1,1 @@
+"""The built-in fix for Higress #4396: rules, patch, regression tests, mutants."""

@@ -1,0 +1,1 @@
+"""Go's own tests on a variant."""

@@ -1,0 +1,1 @@
+"""From a tree to a module that a gateway can load."""

@@ -1,0 +1,1 @@
+"""From a git source to a variant's tree."""
