@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from containers import docker_daemon, sweep
+from containers import sweep
+from containers.docker import server
 from containers.records import EngineKind
-from wasm import terminal
-from wasm.errors import GatewayError
+from wasm.foundation import terminal
+from wasm.foundation.errors import GatewayError
 
 
 def main(argv: list[str]) -> None:
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> None:
 
 def _engine() -> EngineKind:
     try:
-        docker_daemon.connect().close()
+        server.connect().close()
     except GatewayError:
         return EngineKind.PROCESS
     return EngineKind.DOCKER

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import msgspec
 
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator

@@ -6,14 +6,15 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from containers import docker_daemon, process_engine
+from containers.docker import server
+from containers.process import engine as process_engine
 from containers.records import EngineKind, GatewayKind
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from containers.docker_daemon import Daemon
+    from containers.docker.server import Daemon
     from containers.testbed import Plan, Testbed
 
 _NO_RELEASE_EVIDENCE = "such a run is no release evidence for Higress' gateway"
@@ -63,7 +64,7 @@ def opened(choice: Choice, plan: Plan) -> AbstractContextManager[Testbed]:
     if choice.engine is EngineKind.PROCESS:
         return process_engine.opened(plan)
     # Docker's client takes a quarter of a second to import, which a process run need not wait.
-    from containers import docker_engine  # noqa: PLC0415
+    from containers.docker import engine as docker_engine  # noqa: PLC0415
 
     return docker_engine.opened(plan)
 
@@ -81,7 +82,7 @@ def _engine(engine: str, *, higress: bool) -> tuple[Daemon | None, str]:
             )
         return None, ""
     try:
-        daemon = docker_daemon.connect()
+        daemon = server.connect()
     except GatewayError as error:
         if engine == EngineKind.DOCKER or higress:
             raise
@@ -98,10 +99,10 @@ def _gateway(daemon: Daemon | None) -> tuple[GatewayKind, str]:
             "gateway envoy: stock Envoy, since the pinned Higress image needs the docker engine; "
             + _NO_RELEASE_EVIDENCE,
         )
-    from containers import docker_images  # noqa: PLC0415 - see opened
+    from containers.docker import images  # noqa: PLC0415 - see opened
 
     try:
-        docker_images.pulled(daemon, docker_images.HIGRESS_GATEWAY)
+        images.pulled(daemon, images.HIGRESS_GATEWAY)
     except GatewayError as error:
         cause = error.sentence.partition("; expected")[0]
         return (

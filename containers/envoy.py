@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from wasm import command
-from wasm.errors import GatewayError
+from wasm.foundation import subprocesses
+from wasm.foundation.errors import GatewayError
 
 # Go's wasip1 needs wasi_snapshot_preview1.path_filestat_get: 1.36-1.38 refuse every module,
 # 1.39.3 and 1.40.0 load it (seen).
@@ -60,7 +60,7 @@ def program(asked: str | None) -> Path:
             "leave that out to take the one from PyPI"
         )
     try:
-        shown = command.run([located, "--version"], limit_s=_ANSWER_S)
+        shown = subprocesses.run([located, "--version"], limit_s=_ANSWER_S)
     except OSError as error:
         raise GatewayError(
             f"{located} cannot be run here: {error.strerror}; expected an Envoy for this machine; "
@@ -103,7 +103,7 @@ def that_ran(asked: Program, pid: int, version: str) -> Program:
         if asked.is_run_by(executable):
             return asked
         said = _VERSION.search(
-            command.run([str(executable), "--version"], limit_s=_ANSWER_S).stdout
+            subprocesses.run([str(executable), "--version"], limit_s=_ANSWER_S).stdout
         )
         if said is not None and said[1].decode() == version:
             return Program.at(executable)

@@ -1,7 +1,7 @@
-"""Interrupts, as the engines hold them back: see wasm/interrupts.py, where builds do so too."""
+"""Interrupts, as the engines hold them back: as builds do, see wasm/foundation/signals.py."""
 
 from __future__ import annotations
 
-from wasm.interrupts import ClosedInPeace, held
+from wasm.foundation.signals import ClosedInPeace, held
 
 __all__ = ["ClosedInPeace", "held"]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containers.records import AdapterFacts, GatewayKind
-from wasm import adapter, binary, cache, hosts
+from wasm.foundation import cache
+from wasm.module import abi, adapter, binary
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
@@ -41,12 +42,12 @@ def of(plan: Plan) -> Loadable:
     """
     data = plan.module.read()
     if plan.gateway is GatewayKind.HIGRESS:
-        hosts.refuse_unloadable(binary.read_shape(data), hosts.HIGRESS)
+        abi.refuse_unloadable(binary.read_shape(data), abi.HIGRESS)
         return Loadable(Path(plan.module.path), None, None)
     if not plan.adapt:
-        hosts.refuse_unloadable(binary.read_shape(data), hosts.STOCK_ENVOY)
+        abi.refuse_unloadable(binary.read_shape(data), abi.STOCK_ENVOY)
     adapted = adapter.adapt_for_stock_envoy(data)
-    hosts.refuse_unloadable(binary.read_shape(adapted.module), hosts.STOCK_ENVOY)
+    abi.refuse_unloadable(binary.read_shape(adapted.module), abi.STOCK_ENVOY)
 
     def fill(draft: Path) -> None:
         (draft / "plugin.wasm").write_bytes(adapted.module)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from containers import docker_daemon
+from containers.docker import server
 from containers.records import EngineKind
-from wasm import cache
-from wasm.errors import GatewayError
-from wasm.ownership import Owner
+from wasm.foundation import cache
+from wasm.foundation.errors import GatewayError
+from wasm.foundation.owners import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,7 +73,7 @@ def of_dead_runs(engine: EngineKind) -> Iterator[Outcome]:
     with _alone():
         yield from work()
         if engine is EngineKind.DOCKER:
-            with contextlib.closing(docker_daemon.connect()) as daemon, docker_daemon.errors_told():
+            with contextlib.closing(server.connect()) as daemon, server.errors_told():
                 yield from containers_and_networks(daemon.client)
 
 
@@ -85,7 +85,7 @@ def everything_unused() -> Iterator[Outcome]:
     with _alone():
         yield from work()
         try:
-            with contextlib.closing(docker_daemon.connect()) as daemon, docker_daemon.errors_told():
+            with contextlib.closing(server.connect()) as daemon, server.errors_told():
                 yield from containers_and_networks(daemon.client)
                 yield from images(daemon.client)
         except GatewayError as error:
@@ -179,7 +179,7 @@ def containers_and_networks(client: docker.DockerClient) -> Iterator[Outcome]:
 
     All are listed before the first is removed: a container takes its volume along.
     """
-    from containers.docker_parts import RUN_LABEL  # noqa: PLC0415 - see docker_daemon
+    from containers.docker.parts import RUN_LABEL  # noqa: PLC0415 - see docker_daemon
 
     swept: set[str] = set()
     stuck: dict[str, str] = {}
@@ -226,8 +226,8 @@ def images(client: docker.DockerClient) -> Iterator[Outcome]:
     """Remove the images that were assembled here, unless a live run may be about to use them."""
     from docker.errors import APIError, NotFound  # noqa: PLC0415 - see docker_daemon
 
-    from containers.docker_images import IMAGE_LABEL  # noqa: PLC0415 - likewise
-    from containers.docker_parts import RUN_LABEL  # noqa: PLC0415 - likewise
+    from containers.docker.images import IMAGE_LABEL  # noqa: PLC0415 - likewise
+    from containers.docker.parts import RUN_LABEL  # noqa: PLC0415 - likewise
 
     found = client.images.list(filters={"label": IMAGE_LABEL})
     live = {
@@ -262,7 +262,7 @@ def _cache() -> Iterator[Outcome]:
 
 def _ours(client: docker.DockerClient) -> Iterator[tuple[str, Any, dict[str, str]]]:
     """Give all that has an owner, with its labels: containers, then what they are attached to."""
-    from containers.docker_parts import OWNER_LABEL  # noqa: PLC0415 - see docker_daemon
+    from containers.docker.parts import OWNER_LABEL  # noqa: PLC0415 - see docker_daemon
 
     label = {"label": OWNER_LABEL}
     # Sparse: to inspect a container waits for what is being done to it, its removal for one.
@@ -280,7 +280,7 @@ def _name(thing: Any) -> str:  # noqa: ANN401 - docker's own, imported late
 
 
 def _owner(labels: dict[str, str]) -> Owner | None:
-    from containers.docker_parts import OWNER_LABEL  # noqa: PLC0415 - see docker_daemon
+    from containers.docker.parts import OWNER_LABEL  # noqa: PLC0415 - see docker_daemon
 
     return Owner.parse(labels.get(OWNER_LABEL, ""))
 

@@ -17,7 +17,7 @@ from containers.endings import Ending
 from containers.exchange import Journal, Request, Response
 from containers.listeners import Listeners
 from containers.records import Cleanup, GatewayKind, Limits, Listener, TestbedFacts, Timings
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 from wasm.records import Module
 
 _SETTLE_MS = 2000

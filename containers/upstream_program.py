@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wasm import cache, command, files, toolchain
-from wasm.errors import BuildError
+from wasm.foundation import cache, subprocesses
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
 from wasm.records import sha256_of
+from wasm.source import files
 
 _SOURCE = Path(__file__).parent / "upstream"
 _BUILD = ("build", "-trimpath", "-buildvcs=false", "-ldflags=-s")
@@ -23,7 +25,7 @@ def program() -> Path:
 
     def fill(draft: Path) -> None:
         with cache.scratch("go-build") as temporary:
-            done = command.run(
+            done = subprocesses.run(
                 [go.program, *_BUILD, "-o", str(draft / "upstream"), "."],
                 cwd=_SOURCE,
                 env=go.environment | {"GOTMPDIR": str(temporary)},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sessions import options
 from sessions.options import PROJECT
-from wasm.errors import OutputError
+from wasm.foundation.errors import OutputError
 
 if TYPE_CHECKING:
     import argparse

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from containers.options import TESTBED_OPTIONS
 from sessions.evidence.options import EVIDENCE_OPTIONS, PATH
 from sessions.matrix.options import MATRIX_OPTIONS
-from wasm import paths, terminal
+from wasm.foundation import paths, terminal
 from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import nox
 from containers.options import TESTBED_OPTIONS
 from sessions import steps
 from sessions.environment import prepare
-from sessions.evidence import folders
+from sessions.evidence.record import folders
 from sessions.matrix.options import MATRIX_OPTIONS
 from sessions.options import forwarded
 from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
@@ -130,7 +130,7 @@ def mutants(session: nox.Session) -> None:
             for mutant in [recorded["fix"], *recorded["mutants"]]:
                 if mutant["visible_at_runtime"]:
                     _run_mutant(session, options, folder, mutant)
-            steps.run(session, "-m", "sessions.evidence.mutants", str(folder))
+            steps.run(session, "-m", "sessions.evidence.report.mutants", str(folder))
         finally:
             if not record.exists():
                 shutil.rmtree(folder, ignore_errors=True)

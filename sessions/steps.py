@@ -17,8 +17,8 @@ import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, AnyStr, Self
 
-from wasm import lineage, paths, terminal
-from wasm.errors import OutputError, ProofError
+from wasm.foundation import parent_death, paths, terminal
+from wasm.foundation.errors import OutputError, ProofError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def run(session: nox.Session, *argv: str, until_ctrl_c: bool = False) -> None:
             stderr=subprocess.PIPE,
             process_group=0,
             # Nobody waits for it any more when nox itself is killed: it cleans up and ends.
-            preexec_fn=lambda: lineage.ends_with(parent, signal.SIGTERM),  # noqa: PLW1509 - nox has no threads
+            preexec_fn=lambda: parent_death.ends_with(parent, signal.SIGTERM),  # noqa: PLW1509 - nox has no threads
             text=True,
             errors="replace",
         ) as step:

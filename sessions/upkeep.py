@@ -8,7 +8,7 @@ import nox
 
 from sessions import steps
 from sessions.environment import prepare
-from sessions.evidence import folders
+from sessions.evidence.record import folders
 
 
 @nox.session

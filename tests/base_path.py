@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from wasm.codemod import Rule, inside, method
-from wasm.retry_identity import FAILOVER, HELPER, RULES, fix
+from wasm.fix_4396.retry_identity import FAILOVER, HELPER, RULES, fix
+from wasm.golang.codemod import Rule, inside, method
 
 if TYPE_CHECKING:
     from pathlib import Path

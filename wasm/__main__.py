@@ -9,12 +9,14 @@ from typing import NoReturn
 
 import msgspec
 
-from wasm import mutants, patch, terminal, unit
-from wasm.build import build
-from wasm.errors import BuildError, ProofError
+from wasm.fix_4396 import mutants, patch
+from wasm.foundation import terminal
+from wasm.foundation.errors import BuildError, ProofError
+from wasm.gotest import unit
+from wasm.module.build import build
 from wasm.options import SOURCE_OPTIONS, UNIT_OPTIONS
 from wasm.records import Variant
-from wasm.source import Request
+from wasm.source.variant_tree import Request
 
 
 class _Parser(argparse.ArgumentParser):

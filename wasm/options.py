@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wasm import goversion, paths
+from wasm.foundation import paths
+from wasm.golang import goversion
 
 SOURCE_OPTIONS: dict[str, dict[str, Any]] = {
     "--source": {

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from wasm.errors import BuildError
-from wasm.goversion import GoChoice
+from wasm.foundation.errors import BuildError
+from wasm.golang.goversion import GoChoice
 
 UNPUBLISHED = (
     "is in no branch that was fetched from there; push it, or others may be unable to fetch it"

@@ -20,20 +20,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from docker.errors import APIError, DockerException
 
-from containers import (
-    admin,
-    docker_daemon,
-    docker_images,
-    envoy,
-    envoy_config,
-    interrupts,
-    loading,
-    readiness,
-    upstream_program,
-)
-from containers.docker_daemon import Daemon
-from containers.docker_images import GatewayImage
-from containers.docker_parts import FILES, RUN_LABEL, OwnNetwork, Part
+from containers import admin, envoy, envoy_config, interrupts, loading, readiness, upstream_program
+from containers.docker import images, server
+from containers.docker.images import GatewayImage
+from containers.docker.parts import FILES, RUN_LABEL, OwnNetwork, Part
+from containers.docker.server import Daemon
 from containers.envoy_config import Address, Wiring
 from containers.listeners import Listeners
 from containers.loading import Loadable
@@ -48,7 +39,7 @@ from containers.records import (
     Timings,
 )
 from containers.testbed import Plan, Testbed
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
@@ -88,8 +79,8 @@ def opened(plan: Plan) -> Iterator[Testbed]:
             time.
     """
     start = time.monotonic()
-    daemon = docker_daemon.connect()
-    with docker_daemon.errors_told(), interrupts.ClosedInPeace() as stack:
+    daemon = server.connect()
+    with server.errors_told(), interrupts.ClosedInPeace() as stack:
         stack.callback(daemon.close)
         life = _Life(plan, daemon, stack)
         stack.callback(life.prove)
@@ -252,7 +243,7 @@ def _made(life: _Life) -> _Makings:
     # Before the images: it tells a `nox -s clean` beside us that a run lives, which may use them.
     inside = life.network(internal=True)
     image = _gateway_image(life.plan, life.daemon)
-    mock = docker_images.upstream_image(life.daemon, program)
+    mock = images.upstream_image(life.daemon, program)
     return _Makings(files, inside, image, program, mock)
 
 
@@ -306,7 +297,7 @@ def _facts(life: _Life, made: _Makings, config: bytes, envoy_version: str) -> Te
             digest=image.digest,
             envoy_version=envoy_version,
             platform=image.platform,
-            release_evidence=docker_images.is_pinned(kind, image.digest, adapter),
+            release_evidence=images.is_pinned(kind, image.digest, adapter),
         ),
         upstream_sha256=sha256_of(made.program.read_bytes()),
         adapter=adapter,
@@ -343,8 +334,8 @@ def _ends_told(life: _Life) -> Iterator[None]:
 
 def _gateway_image(plan: Plan, daemon: Daemon) -> GatewayImage:
     if plan.gateway is GatewayKind.HIGRESS:
-        return docker_images.pulled(daemon, plan.gateway_image or docker_images.HIGRESS_GATEWAY)
-    return docker_images.envoy_image(daemon, envoy.program(plan.envoy))
+        return images.pulled(daemon, plan.gateway_image or images.HIGRESS_GATEWAY)
+    return images.envoy_image(daemon, envoy.program(plan.envoy))
 
 
 def _upstream(run: str, made: _Makings) -> Part:

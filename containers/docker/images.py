@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containers.records import GatewayKind
-from wasm import command
-from wasm.errors import GatewayError
+from wasm.foundation import subprocesses
+from wasm.foundation.errors import GatewayError
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
     import docker
     from docker.models.images import Image
 
-    from containers.docker_daemon import Daemon
+    from containers.docker.server import Daemon
     from containers.records import AdapterFacts
 
 HIGRESS_GATEWAY = (
@@ -166,7 +166,7 @@ def _not_had(reference: str, error: Exception) -> GatewayError:
 
 
 def _libraries(program: Path) -> list[Path]:
-    shown = command.run(["ldd", str(program)])
+    shown = subprocesses.run(["ldd", str(program)])
     lines = shown.stdout.decode()
     if not shown.succeeded or "not found" in lines:
         raise GatewayError(

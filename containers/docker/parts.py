@@ -18,9 +18,9 @@ from docker.types import LogConfig, Mount
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from containers.docker_daemon import API_TIMEOUT_S
-from wasm import ownership
-from wasm.errors import GatewayError
+from containers.docker.server import API_TIMEOUT_S
+from wasm.foundation import owners
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,7 +42,7 @@ _BY_SIGNAL = 128
 
 def labels(run: str) -> dict[str, str]:
     """Return the labels of everything that belongs to a run."""
-    return {RUN_LABEL: run, OWNER_LABEL: str(ownership.here())}
+    return {RUN_LABEL: run, OWNER_LABEL: str(owners.here())}
 
 
 class Part(DockerContainer):

@@ -12,19 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from containers import (
-    admin,
-    envoy,
-    envoy_config,
-    interrupts,
-    loading,
-    processes,
-    readiness,
-    upstream_program,
-)
+from containers import admin, envoy, envoy_config, interrupts, loading, readiness, upstream_program
 from containers.envoy_config import Address, Wiring
 from containers.listeners import Listeners
-from containers.processes import Child
+from containers.process import processes
+from containers.process.processes import Child
 from containers.records import (
     Cleanup,
     EngineKind,
@@ -35,7 +27,7 @@ from containers.records import (
     Timings,
 )
 from containers.testbed import FileLog, Plan, Testbed
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from containers.records import ProcessSeen
-from wasm import lineage
-from wasm.errors import GatewayError
+from wasm.foundation import parent_death
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -176,7 +176,7 @@ def running(  # noqa: PLR0913 - what a process needs, each by its own name
                 stderr=stream,
                 process_group=0,
                 # SIGKILL: Envoy does not look at SIGTERM while it compiles a module.
-                preexec_fn=lambda: lineage.ends_with(parent, signal.SIGKILL),  # noqa: PLW1509 - there are no threads
+                preexec_fn=lambda: parent_death.ends_with(parent, signal.SIGKILL),  # noqa: PLW1509 - there are no threads
             )
         except OSError as error:
             raise GatewayError(

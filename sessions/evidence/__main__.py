@@ -7,10 +7,13 @@ import gc
 import sys
 from pathlib import Path
 
-from sessions.evidence import bundle, folders, screen, verification
-from sessions.evidence.records import PairVerdict
-from wasm import terminal
-from wasm.errors import EvidenceError
+from sessions.evidence import verify
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import folders
+from sessions.evidence.record.records import PairVerdict
+from sessions.evidence.report import terminal_report
+from wasm.foundation import terminal
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 
@@ -44,13 +47,13 @@ def _report(arguments: argparse.Namespace) -> None:
     folders.point_latest(evidence, "bundle", made.folder)
     print(f"archive {made.archive}\n        SHA-256 {made.archive_sha256}\n")
     sys.stdout.flush()
-    screen.show(made.comparison, made.folder)
+    terminal_report.show(made.comparison, made.folder)
     if made.comparison.verdict is not PairVerdict.PROVEN:
         raise EvidenceError(made.comparison.headline)
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    found = verification.of(arguments.path, arguments.allowed_signers)
+    found = verify.of(arguments.path, arguments.allowed_signers)
     for line in found.lines:
         print(line)
     sys.stdout.flush()

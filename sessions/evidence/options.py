@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wasm import paths
+from wasm.foundation import paths
 
 EVIDENCE_OPTIONS: dict[str, dict[str, Any]] = {
     "--sign": {

@@ -20,8 +20,8 @@ import msgspec
 
 from sessions.matrix import credentials
 from sessions.matrix.checks import NEVER_TO_FAIL, CheckName, names_for
-from wasm import paths
-from wasm.errors import CaseError
+from wasm.foundation import paths
+from wasm.foundation.errors import CaseError
 from wasm.records import Variant
 
 BUNDLED = Path(__file__).parent / "cases"

@@ -14,12 +14,12 @@ import msgspec
 
 from containers.client import NoAnswer
 from containers.exchange import Attempt, Request, Response
-from sessions.matrix import breakdowns, exact_json, masking, oracle, verdict
+from sessions.matrix import crash_lines, exact_json, masking, oracle, verdict
 from sessions.matrix.case import Case, Mode
 from sessions.matrix.checks import Check, CheckName, in_order
 from sessions.matrix.records import Cell, Observation, Result
 from sessions.matrix.verdict import Verdict
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
@@ -369,10 +369,10 @@ def _observe(testbed: OpenTestbed, case: Case, cell: Cell, sent: Request) -> Obs
 
 def _broken_down(testbed: OpenTestbed, log: str, journal: Journal) -> str:
     """Say that the plugin broke down in this cell, or has done so before and is gone since."""
-    line = breakdowns.first(log)
+    line = crash_lines.first(log)
     if not line and not journal.attempts:
-        line = breakdowns.first(testbed.log_since(0))
-    return breakdowns.said_by(line) if line else ""
+        line = crash_lines.first(testbed.log_since(0))
+    return crash_lines.said_by(line) if line else ""
 
 
 def _broken_off(attempts: Sequence[Attempt]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from wasm import paths
+from wasm.foundation import paths
 
 # 60,000 cells of the bundled cases, which take minutes; more is a slip of the hand.
 _REPEATS_AT_MOST = 10_000

@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from sessions.matrix import difference, exact_json
+from sessions.matrix import exact_json, text_diff
 from sessions.matrix.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Shown:
             self.say(f"  {results[0].cell.id}{more}: {finding}", "red")
             for check in _undeclared(results[0])[:_CHECKS_AT_MOST]:
                 values = _plain(check.expected), _plain(check.actual)
-                expected, actual = difference.apart(*values, _VALUE_AT_MOST)
+                expected, actual = text_diff.apart(*values, _VALUE_AT_MOST)
                 self.say(f"    {check.name}: expected {expected}")
                 self.say(f"    {' ' * len(check.name)}    actual {actual}")
         if len(self._wrong) > _NAMED_AT_MOST:
@@ -146,7 +146,7 @@ def _plain(value: object) -> str:
 
     Keys are sorted and numbers plain: order and notation are no difference.
     """
-    value = difference.plain_numbers(exact_json.exactly(value))
+    value = text_diff.plain_numbers(exact_json.exactly(value))
     return json.dumps(value, ensure_ascii=True, default=_number, sort_keys=True)
 
 

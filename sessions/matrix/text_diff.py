@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from sessions.matrix import exact_json, harmless
+from sessions.matrix import exact_json, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def of_bodies(expected: Any, actual: bytes) -> Difference:  # noqa: ANN401 - a c
     found = laid_out(actual)
     note = "keys are sorted"
     if found is None:
-        text, cut = harmless.body(actual, _TEXT_BYTES)
+        text, cut = sanitize.body(actual, _TEXT_BYTES)
         note = "; ".join(part for part in (f"the actual body is {_no_json(actual)}", cut) if part)
         found = "\n".join(_ended(line) for line in text.split("\n"))
     if found == wanted:
@@ -183,4 +183,4 @@ def _ended(line: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return harmless.brief(text, _LINE)
+    return sanitize.brief(text, _LINE)

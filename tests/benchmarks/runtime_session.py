@@ -21,8 +21,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessions.evidence import folders, store
-from wasm.cache import PROJECT
+from sessions.evidence.record import folders, store
+from wasm.foundation.cache import PROJECT
 
 _LIMIT_BEYOND_FLOOR_S = 2.0
 _LIMIT_PER_CELL_MS = 15.0

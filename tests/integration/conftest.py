@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from containers import docker_daemon, docker_images, process_engine
+from containers.docker import images, server
+from containers.process import engine as process_engine
 from containers.records import Listener
 from containers.testbed import Plan
 from sessions.matrix import case
 from tests.integration.running import ENDED_WITHIN_S, MATRIX, PROJECT, Session
-from wasm import source, toolchain
-from wasm.build import build
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
+from wasm.golang import toolchain
+from wasm.module.build import build
 from wasm.records import Variant
+from wasm.source import variant_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from containers.docker_daemon import Daemon
+    from containers.docker.server import Daemon
     from containers.testbed import Testbed
     from wasm.records import Module
 
@@ -96,7 +98,7 @@ def report() -> Callable[[Path, Session, Session], tuple[int, Any, str]]:
 @pytest.fixture(scope="session")
 def modules() -> dict[Variant, Module]:
     """Both modules of the reference plugin."""
-    return {variant: build(variant, source.Request()) for variant in Variant}
+    return {variant: build(variant, variant_tree.Request()) for variant in Variant}
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +150,7 @@ def both(
 def daemon() -> Iterator[Daemon]:
     """The Docker daemon; where none answers its tests are skipped, but never in CI."""
     try:
-        found = docker_daemon.connect()
+        found = server.connect()
     except GatewayError as error:
         if os.environ.get("CI"):
             pytest.fail(f"in CI these tests are never skipped: {error.sentence}", pytrace=False)
@@ -178,7 +180,7 @@ def fake_gateway(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> It
 
     def image(behaviour: str, platform: str | None = None, on: Daemon = daemon) -> str:
         files = {"usr/local/bin/envoy": program.read_bytes(), "behaviour": behaviour.encode()}
-        name = docker_images.assembled(
+        name = images.assembled(
             on, "gateway-proof/fake-gateway", files, "/usr/local/bin/envoy", platform
         )
         if on is daemon:

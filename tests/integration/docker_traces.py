@@ -15,7 +15,7 @@ import docker
 import pytest
 from docker.errors import DockerException
 
-from containers.docker_parts import RUN_LABEL
+from containers.docker.parts import RUN_LABEL
 from tests.integration.running import until
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from sessions.evidence import store
+from sessions.evidence.record import store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
     from sessions.matrix.records import Result
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.base_path import OF_THE_REFERENCE, diff
 from tests.integration.running import PROJECT
-from wasm.source import REFERENCE_PLUGIN
+from wasm.source.variant_tree import REFERENCE_PLUGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from containers import docker_engine
-from containers.docker_parts import OWNER_LABEL, RUN_LABEL
+from containers.docker import engine as docker_engine
+from containers.docker.parts import OWNER_LABEL, RUN_LABEL
 from containers.records import GatewayKind
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from tests.integration.docker_traces import part, traces
-from wasm import ownership
-from wasm.errors import BuildError, GatewayError
+from wasm.foundation import owners
+from wasm.foundation.errors import BuildError, GatewayError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from containers.docker_daemon import Daemon
+    from containers.docker.server import Daemon
     from containers.testbed import Plan, Testbed
     from sessions.matrix.case import Case
     from sessions.matrix.records import Result
@@ -234,7 +234,7 @@ def test_everything_carries_the_run_and_its_owner(
     containers: dict[str, Any], daemon: Daemon, folder: Path
 ) -> None:
     assert len(traces(daemon.client, folder)) == 3 + 2 + 1
-    label = {"label": f"{OWNER_LABEL}={ownership.here()}"}
+    label = {"label": f"{OWNER_LABEL}={owners.here()}"}
     volumes = daemon.client.volumes.list(filters=label)
     networks = daemon.client.networks.list(filters=label)
     runs = {each.attrs["Labels"][RUN_LABEL] for each in [*volumes, *networks]}

@@ -19,15 +19,10 @@ import pytest
 from docker.errors import APIError
 from docker.types import Mount
 
-from containers import (
-    docker_daemon,
-    docker_engine,
-    docker_images,
-    engines,
-    sweep,
-    upstream_program,
-)
-from containers.docker_parts import OWNER_LABEL, RUN_LABEL, OwnNetwork, Part
+from containers import engines, sweep, upstream_program
+from containers.docker import engine as docker_engine
+from containers.docker import images, server
+from containers.docker.parts import OWNER_LABEL, RUN_LABEL, OwnNetwork, Part
 from containers.records import GatewayKind, Limits
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
@@ -35,15 +30,15 @@ from sessions.matrix.records import Cell
 from sessions.matrix.verdict import Verdict
 from tests.integration.docker_traces import own_daemon, part, runs_cells, traces
 from tests.integration.running import until
-from wasm import ownership
-from wasm.errors import GatewayError
+from wasm.foundation import owners
+from wasm.foundation.errors import GatewayError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from containers.docker_daemon import Daemon
+    from containers.docker.server import Daemon
     from containers.testbed import Plan, Testbed
     from sessions.matrix.case import Case
     from sessions.matrix.records import Result
@@ -196,9 +191,9 @@ def test_a_part_that_dies_while_the_gateway_loads_is_told_at_once(  # noqa: PLR0
 def test_an_image_that_cannot_be_had_is_told_with_the_ways_out_and_auto_falls_back(
     plan: Planned, daemon: Daemon, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = docker_images.HIGRESS_GATEWAY.partition("@")[2]
+    digest = images.HIGRESS_GATEWAY.partition("@")[2]
     image = f"127.0.0.1:1/higress/gateway@{digest}"
-    monkeypatch.setattr(docker_images, "HIGRESS_GATEWAY", image)
+    monkeypatch.setattr(images, "HIGRESS_GATEWAY", image)
     assert engines.choose("docker", "higress").gateway is GatewayKind.HIGRESS
     error, took_s = refused(plan(folder, gateway=GatewayKind.HIGRESS), daemon)
     cause = f"the gateway image {image} cannot be had: "
@@ -401,9 +396,9 @@ def test_what_a_killed_run_had_asked_docker_to_remove_is_reported_by_the_sweep(
     daemon: Daemon, folder: Path
 ) -> None:
     """Its request goes on without it; at times that is done before the sweep looks."""
-    ours = ownership.here()
+    ours = owners.here()
     gone = str(replace(ours, started=ours.started - 9))
-    image = docker_images.upstream_image(daemon, upstream_program.program())
+    image = images.upstream_image(daemon, upstream_program.program())
     reported = []
     for number in range(5):
         labels = {RUN_LABEL: f"{folder.name}-{number}", OWNER_LABEL: gone}
@@ -438,7 +433,7 @@ def test_a_daemon_that_stops_in_mid_run_is_told_and_the_next_run_sweeps_what_was
 ) -> None:
     assert modules
     with own_daemon(tmp_path) as first:
-        image = fake_gateway("forward", on=docker_daemon.Daemon(first.client, "", first.platform))
+        image = fake_gateway("forward", on=server.Daemon(first.client, "", first.platform))
         options = ("--engine=docker", f"--gateway-image={image}")
         session = start(
             "baseline", folder, *options, *UNCONNECTED, "--repeat=500", **first.settings

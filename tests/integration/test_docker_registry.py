@@ -17,16 +17,18 @@ import httpx
 import pytest
 from docker.errors import ImageNotFound
 
-from containers import docker_engine, docker_images, envoy
+from containers import envoy
+from containers.docker import engine as docker_engine
+from containers.docker import images
 from containers.records import GatewayKind
 from tests.integration.docker_traces import traces
 from tests.integration.running import until
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from containers.docker_daemon import Daemon
+    from containers.docker.server import Daemon
     from containers.testbed import Plan
 
     Opened = Callable[[str], Any]
@@ -168,7 +170,7 @@ def test_the_pinned_digest_from_a_mirror_is_the_pinned_image(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     digest = push(fake_gateway("forward"), f"{registry.repository}:v1")
-    monkeypatch.setattr(docker_images, "_PINNED", digest)
+    monkeypatch.setattr(images, "_PINNED", digest)
     assert opened(f"{registry.repository}@{digest}").release_evidence is True
 
 
@@ -235,7 +237,7 @@ def test_stock_envoy_from_a_registry_is_run_as_higress_and_says_itself_what_it_l
     tmp_path: Path,
 ) -> None:
     """It gets the module unmodified, with no adapter, which stock Envoy does not take."""
-    image = docker_images.envoy_image(daemon, envoy.program(None)).reference
+    image = images.envoy_image(daemon, envoy.program(None)).reference
     digest = push(image, f"{registry.repository}:envoy")
     reference = f"{registry.repository}@{digest}"
     planned = plan(tmp_path, gateway=GatewayKind.HIGRESS, gateway_image=reference)

@@ -16,7 +16,9 @@ import msgspec
 import pytest
 
 from containers import envoy
-from sessions.evidence import bundle, store, verification
+from sessions.evidence import verify
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import store
 from sessions.matrix import cells, credentials
 from sessions.matrix.verdict import Verdict
 from tests.integration.running import ENDED_WITHIN_S, PROJECT
@@ -40,7 +42,7 @@ def made(both: Both, tmp_path_factory: pytest.TempPathFactory) -> bundle.Made:
     return bundle.make(tmp_path_factory.mktemp("evidence"), runs, None)
 
 
-def verify(path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+def verified(path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Verify from the command line, with nothing on PATH: no Go, no Docker, no git."""
     empty = path.parent / "no programs"
     empty.mkdir(exist_ok=True)
@@ -59,7 +61,7 @@ def test_a_fresh_bundle_and_its_archive_are_verified_without_go_and_docker(
     made: bundle.Made,
 ) -> None:
     for path in (made.folder, made.archive):
-        done = verify(path)
+        done = verified(path)
         assert (done.returncode, done.stderr) == (0, "")
         assert re.search(
             r"\nverified: all \d+ checks of the bundle hold; what it says is: proven; Go's "
@@ -73,7 +75,7 @@ def test_a_fresh_bundle_and_its_archive_are_verified_without_go_and_docker(
 
 def test_a_lone_run_is_verified(both: Both) -> None:
     for session in both:
-        assert verification.of(session.folder).failed == ()
+        assert verify.of(session.folder).failed == ()
 
 
 def test_nothing_in_a_real_bundle_is_taken_for_a_credential(made: bundle.Made) -> None:
@@ -117,7 +119,7 @@ def test_a_cell_in_which_the_plugin_panics_is_no_observation_though_the_client_g
         "the plugin broke down in the gateway, whose log says: [error] wasm log plugin openai-chat "
         "plugin: [ai-proxy] [nil] [openai-chat/direct/1] recovered from panic x"
     )
-    assert verification.of(session.folder).failed == ()
+    assert verify.of(session.folder).failed == ()
 
 
 @pytest.mark.docker
@@ -126,7 +128,7 @@ def test_a_fresh_bundle_of_the_docker_engine_is_verified_too(
 ) -> None:
     runs = dict(zip(Variant, (session.folder for session in both_docker), strict=True))
     made = bundle.make(tmp_path, runs, None)
-    assert verification.of(made.archive).failed == ()
+    assert verify.of(made.archive).failed == ()
     testbed = both_docker[0].read()[0].testbed
     assert testbed is not None
     assert testbed.docker_server
@@ -144,7 +146,7 @@ def test_the_evidence_of_a_gateway_that_was_killed_is_evidence_too(
     assert session.wait() != 0
     _, results = session.read()
     assert {str(result.verdict) for result in results} == {"pass", "inconclusive"}
-    found = verification.of(session.folder)
+    found = verify.of(session.folder)
     assert found.failed == ()
     assert "lines; the run is not whole" in "\n".join(found.lines)
 
@@ -232,7 +234,7 @@ def test_a_changed_verdict_ends_in_a_sentence_that_names_it(
     path = folder / "comparison.json"
     path.write_bytes(path.read_bytes().replace(b'"proven"', b'"refuted"'))
     store.seal(folder)
-    done = verify(folder)
+    done = verified(folder)
     assert done.returncode == 2
     assert 'comparison.json: verdict is "refuted", expected "proven"' in done.stdout
     assert done.stderr.startswith("error: 2 of ")

@@ -16,13 +16,13 @@ import pytest
 from containers import engines, envoy_config
 from containers.records import EngineKind, Limits, Listener
 from containers.testbed import Plan
-from sessions.evidence import traffic
+from sessions.evidence.record import traffic
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from sessions.matrix.records import Cell, Result
 from sessions.matrix.verdict import Verdict
 from tests.integration.running import PROJECT
-from wasm import toolchain
+from wasm.golang import toolchain
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:

@@ -28,13 +28,14 @@ import psutil
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from containers import docker_daemon, docker_images, envoy
-from containers.docker_parts import RUN_LABEL
-from sessions.evidence import store
+from containers import envoy
+from containers.docker import images, server
+from containers.docker.parts import RUN_LABEL
+from sessions.evidence.record import store
 from sessions.matrix.verdict import Verdict
 from tests.integration.running import MATRIX, PROJECT, gone, until
-from wasm.errors import GatewayError
-from wasm.ownership import Owner
+from wasm.foundation.errors import GatewayError
+from wasm.foundation.owners import Owner
 from wasm.records import Variant
 
 if TYPE_CHECKING:
@@ -415,7 +416,7 @@ class Ground:
 
     def forget_image(self, program: Path) -> None:
         """Remove the image of an Envoy that only this file has, if it was made."""
-        with contextlib.closing(docker_daemon.connect()) as daemon:
+        with contextlib.closing(server.connect()) as daemon:
             name = _image_of(program, daemon.platform)
             until(lambda: _removed(daemon.client, name))
 
@@ -423,7 +424,7 @@ class Ground:
         """Images that were imported and have got no name."""
         if self.client is None:
             return set()
-        filters = {"label": docker_images.IMAGE_LABEL, "dangling": True}
+        filters = {"label": images.IMAGE_LABEL, "dangling": True}
         return {str(each.id) for each in self.client.images.list(filters=filters)}
 
 
@@ -433,7 +434,7 @@ def _image_of(program: Path, platform: str) -> str:
     image = SimpleNamespace(id="", attrs={"Os": system, "Architecture": machine})
     client = SimpleNamespace(images=SimpleNamespace(get=lambda _: image))
     daemon: Any = SimpleNamespace(client=client, platform=platform)
-    return docker_images.envoy_image(daemon, program).reference
+    return images.envoy_image(daemon, program).reference
 
 
 def _removed(client: docker.DockerClient, image: str) -> bool:
@@ -456,7 +457,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     with contextlib.ExitStack() as stack:
         client = None
         with contextlib.suppress(GatewayError):
-            client = stack.enter_context(contextlib.closing(docker_daemon.connect())).client
+            client = stack.enter_context(contextlib.closing(server.connect())).client
         ground = Ground(folder, client)
         stack.callback(ground.close)
         started: dict[str, tuple[float, Running]] = {}
@@ -610,7 +611,7 @@ def test_a_live_neighbour_keeps_all_that_it_has_and_the_cache_goes_only_after_it
 def test_both_variants_by_both_engines_at_once_are_all_proven(
     start: Start, report: Report, tmp_path: Path
 ) -> None:
-    with contextlib.closing(docker_daemon.connect()):
+    with contextlib.closing(server.connect()):
         pass
     sessions = {
         engine: [

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from containers import envoy
-from sessions.evidence.store import SUMS
+from sessions.evidence.record.store import SUMS
 from sessions.matrix.verdict import Verdict
 from tests.integration.running import ours, refuses
 from wasm.records import Variant

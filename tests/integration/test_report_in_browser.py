@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from sessions.evidence import html
+from sessions.evidence.report import html
 from tests.unit.evidence import pairs
 
 if TYPE_CHECKING:

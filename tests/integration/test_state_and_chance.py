@@ -11,7 +11,7 @@ import pytest
 
 from sessions.matrix.verdict import Verdict
 from tests.integration.running import PROJECT
-from wasm import retry_identity
+from wasm.fix_4396 import retry_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

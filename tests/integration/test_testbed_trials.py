@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from containers import engines, process_engine
+from containers import engines
+from containers.process import engine as process_engine
 from containers.records import EngineKind, Limits
 from containers.testbed import FileLog
 from sessions.matrix import cells
@@ -20,8 +21,8 @@ from sessions.matrix.case import Mode
 from sessions.matrix.records import Cell
 from sessions.matrix.verdict import Verdict
 from tests.integration.running import PROJECT, refuses
-from wasm import toolchain
-from wasm.errors import BuildError, GatewayError
+from wasm.foundation.errors import BuildError, GatewayError
+from wasm.golang import toolchain
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:

@@ -14,18 +14,18 @@ from containers import engines, envoy, sweep
 from containers.options import TESTBED_OPTIONS
 from containers.records import Listener
 from containers.testbed import Plan
-from sessions.evidence import folders, store
-from sessions.evidence.recorder import Recorder
+from sessions.evidence.record import folders, store
+from sessions.evidence.record.recorder import Recorder
 from sessions.matrix import case, cells, credentials
 from sessions.matrix.options import MATRIX_OPTIONS
 from sessions.matrix.progress import Shown
 from sessions.matrix.verdict import ProtocolMismatch
-from wasm import paths, terminal
-from wasm.build import build
-from wasm.errors import GatewayError, ProofError
+from wasm.foundation import paths, terminal
+from wasm.foundation.errors import GatewayError, ProofError
+from wasm.module.build import build
 from wasm.options import SOURCE_OPTIONS
 from wasm.records import Variant
-from wasm.source import Request
+from wasm.source.variant_tree import Request
 
 if TYPE_CHECKING:
     import argparse

@@ -11,7 +11,7 @@ from sessions.matrix.verdict import ProtocolMismatch, Verdict
 
 if TYPE_CHECKING:
     from containers.testbed import Testbed
-    from sessions.evidence.recorder import Recorder
+    from sessions.evidence.record.recorder import Recorder
     from sessions.matrix.case import Case
     from sessions.matrix.progress import Shown
     from sessions.matrix.records import Cell

@@ -10,11 +10,8 @@ import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from wasm import build, cache, files, patch, regression, source, toolchain
-from wasm.codemod import Rule, call, inside, method
-from wasm.errors import BuildError
-from wasm.records import Fix, FixKind, Origin, Patch, Source, Variant
-from wasm.retry_identity import (
+from wasm.fix_4396 import patch, regression
+from wasm.fix_4396.retry_identity import (
     CHAT,
     FAILOVER,
     FORWARDING,
@@ -24,16 +21,23 @@ from wasm.retry_identity import (
     RULES,
     fix,
 )
+from wasm.foundation import cache
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
+from wasm.golang.codemod import Rule, call, inside, method
+from wasm.module import build
+from wasm.records import Fix, FixKind, Origin, Patch, Source, Variant
+from wasm.source import files, variant_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ast_grep_py import Rule as Match
 
-    from wasm.regression import Showing
-    from wasm.repository import Repository
-    from wasm.source import Request, Tree
-    from wasm.toolchain import Toolchain
+    from wasm.fix_4396.regression import Showing
+    from wasm.golang.toolchain import Toolchain
+    from wasm.source.repository import Repository
+    from wasm.source.variant_tree import Request, Tree
 
 _RETRY_RULE = "retry-passes-its-api-name"
 _HEALTH_CHECK_RULE = "health-check-passes-chat-completions"
@@ -228,7 +232,7 @@ def run(request: Request, say: Callable[[str], object]) -> tuple[MutantRun, dict
     patch.refuse_other_fixes(request)
     patches: dict[str, bytes] = {}
     tested: list[MutantRecord] = []
-    with source.taken_out(Variant.BASELINE, request) as baseline, patch.aside() as ours:
+    with variant_tree.taken_out(Variant.BASELINE, request) as baseline, patch.aside() as ours:
         go = toolchain.of(baseline.source)
         right, rightly = _tested(go, baseline, ours, FIX)
         if right.failed or right.skipped:

@@ -10,20 +10,24 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wasm import build, cache, files, findings, git, regression, repository, source, toolchain
-from wasm.errors import BuildError, MisfitError, SourceError
+from wasm.fix_4396 import regression
+from wasm.fix_4396.regression import Compared
+from wasm.fix_4396.retry_identity import RULES
+from wasm.foundation import cache
+from wasm.foundation.errors import BuildError, MisfitError, SourceError
+from wasm.golang import go_vet, toolchain
+from wasm.module import build
 from wasm.records import Fix, FixKind, Patch, Source, Variant
-from wasm.regression import Compared
-from wasm.retry_identity import RULES
+from wasm.source import files, git, repository, variant_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from wasm.regression import Showing
-    from wasm.repository import Repository
-    from wasm.source import Request, Tree
-    from wasm.toolchain import Toolchain
+    from wasm.fix_4396.regression import Showing
+    from wasm.golang.toolchain import Toolchain
+    from wasm.source.repository import Repository
+    from wasm.source.variant_tree import Request, Tree
 
 _HEADER = """\
 ai-proxy: a retry keeps the API of its request (Higress #4396)
@@ -154,9 +158,9 @@ def make(request: Request, say: Callable[[str], object]) -> tuple[bytes, PatchRe
     refuse_other_fixes(request)
     with (
         advised(),
-        source.taken_out(Variant.BASELINE, request) as baseline,
-        source.taken_out(Variant.FIXED, request) as meant,
-        source.taken_out(Variant.BASELINE, request) as patched,
+        variant_tree.taken_out(Variant.BASELINE, request) as baseline,
+        variant_tree.taken_out(Variant.FIXED, request) as meant,
+        variant_tree.taken_out(Variant.BASELINE, request) as patched,
         aside() as ours,
     ):
         fix = _built_in(meant)
@@ -274,7 +278,7 @@ def _findings(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return what vet and gofmt find on the baseline; refuse more after the patch."""
     known = []
-    for name, find in (("go vet", findings.vet), ("gofmt -l", findings.unformatted)):
+    for name, find in (("go vet", go_vet.vet), ("gofmt -l", go_vet.unformatted)):
         before, after = find(go, baseline.plugin), find(go, patched.plugin)
         say(f"{name}: {len(after - before)} new findings, {len(after & before)} the baseline's")
         if after - before:

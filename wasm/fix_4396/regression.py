@@ -12,17 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import cache, golist, gotest
-from wasm.errors import BuildError, SourceError
-from wasm.gotest import GoTest, Running
+from wasm.foundation import cache
+from wasm.foundation.errors import BuildError, SourceError
+from wasm.golang import golist
+from wasm.gotest import go_test
+from wasm.gotest.go_test import GoTest, Running
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from wasm.suite import Reading, Suite
-    from wasm.toolchain import Toolchain
+    from wasm.golang.toolchain import Toolchain
+    from wasm.gotest.test_events import Reading, Suite
 
-FOLDER = Path(__file__).parent / "go" / "regression"
+FOLDER = Path(__file__).parents[1] / "go" / "regression"
 SELECTION = "^TestRetryApiIdentity"
 """What ``go test -run`` takes for all of them."""
 
@@ -129,7 +131,7 @@ def run(go: Toolchain, plugin: Path, module: str | None) -> Showing:
     with cache.scratch("go-test") as temporary:
         ours = replace(go, environment=go.environment | {"GOTMPDIR": str(temporary)})
         declared = {package.import_path: package.tests for package in folders}
-        suite = gotest.run(ours, plugin, asked, declared, running)
+        suite = go_test.run(ours, plugin, asked, declared, running)
     _refuse_what_did_not_run(suite, running.reading)
     prefixes = {folders[1].import_path: f"{_PROVIDER}."}
 

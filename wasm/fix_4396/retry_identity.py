@@ -12,7 +12,8 @@ from pathlib import Path
 from ast_grep_py import Rule as Match
 from ast_grep_py import SgNode
 
-from wasm.codemod import (
+from wasm.foundation.errors import MisfitError
+from wasm.golang.codemod import (
     DIFFERS,
     GoFile,
     Rewrite,
@@ -27,7 +28,6 @@ from wasm.codemod import (
     read_package,
     types_of,
 )
-from wasm.errors import MisfitError
 
 FIX_ID = "higress-4396"
 

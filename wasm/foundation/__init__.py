@@ -1,1 +1,1 @@
-"""What all rooms stand on: errors, paths, the terminal, signals, subprocesses, owners, the cache."""
+"""What all rooms stand on: errors, paths, terminal, signals, subprocesses, owners, cache."""

@@ -17,13 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import interrupts, ownership
-from wasm.errors import BuildError
+from wasm.foundation import owners, signals
+from wasm.foundation.errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 VARIABLE = "GATEWAY_PROOF_CACHE"
 _WORK = "work"
 _IN_USE = "in-use.lock"
@@ -81,11 +81,11 @@ def entry(
 @contextlib.contextmanager
 def scratch(purpose: str) -> Iterator[Path]:
     """Give a folder for work in progress, on the cache's own disk; it is gone afterwards."""
-    with disk_errors(root()), interrupts.ClosedInPeace() as stack:
+    with disk_errors(root()), signals.ClosedInPeace() as stack:
         base = root() / _WORK
         base.mkdir(parents=True, exist_ok=True)
-        with interrupts.held():
-            folder = Path(tempfile.mkdtemp(prefix=f"{purpose}-{ownership.here()}-", dir=base))
+        with signals.held():
+            folder = Path(tempfile.mkdtemp(prefix=f"{purpose}-{owners.here()}-", dir=base))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder
 
@@ -94,7 +94,7 @@ def abandoned() -> list[Path]:
     """Return the folders of work whose process is gone without having removed them."""
     found = []
     for folder in sorted((root() / _WORK).glob("*-*-*")):
-        owner = ownership.Owner.parse(folder.name.rsplit("-", 2)[1])
+        owner = owners.Owner.parse(folder.name.rsplit("-", 2)[1])
         if owner is not None and owner.known_to_be_gone:
             found.append(folder)
     return found

@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm.errors import ProofError
+from wasm.foundation.errors import ProofError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

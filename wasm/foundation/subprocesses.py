@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import psutil
 
-from wasm import interrupts
+from wasm.foundation import signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ def run(
         TimeoutError: It had not ended after ``limit_s`` seconds, and was ended.
         OSError: There is no such program, or it cannot be started there.
     """
-    with interrupts.ClosedInPeace() as stack:
+    with signals.ClosedInPeace() as stack:
         process = _started(
             stack, argv, cwd=cwd, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -89,7 +89,7 @@ def streaming(
     The group is ended with the context, as :func:`run` does.
     """
     ending = Ending()
-    with interrupts.ClosedInPeace() as stack:
+    with signals.ClosedInPeace() as stack:
         process = _started(
             stack, argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
         )
@@ -107,7 +107,7 @@ def _started(  # noqa: PLR0913 - as Popen has them
     stderr: int,
 ) -> subprocess.Popen[bytes]:
     """Start a command that ends with a stack; no interrupt gets in before the stack knows of it."""
-    with interrupts.held():
+    with signals.held():
         process = subprocess.Popen(
             argv,
             cwd=cwd,

@@ -11,8 +11,8 @@ import sys
 import traceback
 from typing import IO, TYPE_CHECKING, AnyStr, NoReturn
 
-from wasm import paths
-from wasm.errors import OutputError, ProofError, UnreadError
+from wasm.foundation import paths
+from wasm.foundation.errors import OutputError, ProofError, UnreadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

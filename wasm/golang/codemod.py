@@ -15,7 +15,7 @@ from typing import Self
 from ast_grep_py import Config, SgNode, SgRoot
 from ast_grep_py import Rule as Match
 
-from wasm.errors import MisfitError, SourceError
+from wasm.foundation.errors import MisfitError, SourceError
 
 DIFFERS = "this tree is not the one the fix was written for; give the fix by --fixed-ref or \
 --fixed-patch"

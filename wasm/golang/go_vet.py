@@ -7,13 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import command
-from wasm.errors import BuildError
+from wasm.foundation import subprocesses
+from wasm.foundation.errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from wasm.toolchain import Toolchain
+    from wasm.golang.toolchain import Toolchain
 
 # Where something is moves with every change.
 _POSITION = re.compile(r":\d+(:\d+)?:")
@@ -27,7 +27,7 @@ def vet(go: Toolchain, plugin: Path) -> frozenset[str]:
     Raises:
         BuildError: It could not be run.
     """
-    done = command.run([go.program, "vet", "./..."], cwd=plugin, env=go.environment)
+    done = subprocesses.run([go.program, "vet", "./..."], cwd=plugin, env=go.environment)
     lines = (line.strip() for line in done.stderr.splitlines())
     found = _counted(_POSITION.sub(":", line) for line in lines if line and line[0] != "#")
     if not done.succeeded and not found:
@@ -50,10 +50,10 @@ def unformatted(go: Toolchain, plugin: Path) -> frozenset[str]:
     Raises:
         BuildError: It could not be run.
     """
-    root = command.run([go.program, "env", "GOROOT"], cwd=plugin, env=go.environment)
+    root = subprocesses.run([go.program, "env", "GOROOT"], cwd=plugin, env=go.environment)
     gofmt = Path(root.stdout.decode().strip()) / "bin" / "gofmt"
     try:
-        done = command.run([str(gofmt), "-l", "."], cwd=plugin, env=go.environment)
+        done = subprocesses.run([str(gofmt), "-l", "."], cwd=plugin, env=go.environment)
     except OSError as error:
         raise BuildError(
             f"{gofmt} cannot be started ({error.strerror}); expected gofmt beside Go; install Go "

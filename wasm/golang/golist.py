@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from ast_grep_py import SgRoot
 
-from wasm import command, toolchain
-from wasm.errors import BuildError
+from wasm.foundation import subprocesses
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ast_grep_py import Config
 
-    from wasm.toolchain import Toolchain
+    from wasm.golang.toolchain import Toolchain
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 # What Go takes for a test (`go help testfunc`). TestMain is none; an example is one only if a
@@ -132,7 +133,7 @@ def _listed(
     fields = ",".join(field.encode_name for field in msgspec.structs.fields(of))
     argv = [go.program, "list", "-e", f"-json={fields}", *flags, "./..."]
     # Go names folders as PWD does, through a link too.
-    done = command.run(argv, cwd=plugin, env={**env, "PWD": str(plugin)})
+    done = subprocesses.run(argv, cwd=plugin, env={**env, "PWD": str(plugin)})
     if not done.succeeded:
         toolchain.refuse_unreached(done, env, plugin.name)
         raise BuildError(

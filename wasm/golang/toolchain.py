@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import cache, command
-from wasm.errors import BuildError
-from wasm.goversion import GO_VERSION
+from wasm.foundation import cache, subprocesses
+from wasm.foundation.errors import BuildError
+from wasm.golang.goversion import GO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,7 +157,9 @@ def users_own(folder: Path) -> dict[str, str]:
     return {key: value for key, value in json.loads(done.stdout).items() if value}
 
 
-def refuse_unreached(done: command.Finished, environment: Mapping[str, str], plugin: str) -> None:
+def refuse_unreached(
+    done: subprocesses.Finished, environment: Mapping[str, str], plugin: str
+) -> None:
     """Raise what Go says of modules that it could not fetch, with the settings that had a part.
 
     Raises:
@@ -210,7 +212,7 @@ def _refuse_no_room(settings: Mapping[str, str]) -> None:
             )
 
 
-def refuse_full_disk(done: command.Finished, environment: Mapping[str, str]) -> None:
+def refuse_full_disk(done: subprocesses.Finished, environment: Mapping[str, str]) -> None:
     """Raise what Go says of a full disk, with the folder that lies on it.
 
     Raises:
@@ -233,9 +235,9 @@ def _machine() -> dict[str, str]:
 
 def _started(
     program: str, arguments: list[str], env: Mapping[str, str], folder: Path | None = None
-) -> command.Finished:
+) -> subprocesses.Finished:
     try:
-        return command.run([program, *arguments], cwd=folder, env=env)
+        return subprocesses.run([program, *arguments], cwd=folder, env=env)
     except OSError as error:
         raise BuildError(
             f"{program} cannot be started ({error.strerror}); expected Go 1.21 or newer; install "

@@ -14,20 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import cache, codemod, command, files, golist
-from wasm.codemod import GoFile, Rule, call
-from wasm.errors import SourceError
-from wasm.golist import GoModule
+from wasm.foundation import cache, subprocesses
+from wasm.foundation.errors import SourceError
+from wasm.golang import codemod, golist
+from wasm.golang.codemod import GoFile, Rule, call
+from wasm.golang.golist import GoModule
 from wasm.records import sha256_of
+from wasm.source import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ast_grep_py import Config
 
-    from wasm.codemod import Rewrite
-    from wasm.golist import Package
-    from wasm.toolchain import Toolchain
+    from wasm.golang.codemod import Rewrite
+    from wasm.golang.golist import Package
+    from wasm.golang.toolchain import Toolchain
 
 TEST_HOST = "proxytest"
 _WAZERO = "github.com/tetratelabs/wazero"
@@ -240,7 +242,7 @@ def _in_place(go: Toolchain, plugin: Path, scratch: Path, host: _TestHost, copy:
     # -export builds it: the tests need that anyway, and what does not compile shows now.
     look = [go.program, "list", "-export", "-f={{.Dir}}", f"-modfile={modfile}", host.import_path]
     for argv in (edit, look):
-        done = command.run(argv, cwd=plugin, env=go.environment)
+        done = subprocesses.run(argv, cwd=plugin, env=go.environment)
         if not done.succeeded:
             raise _UnfitError(f"the changed {host.module.path} cannot be used: {done.last_line}")
     if not Path(done.stdout.decode().strip()).is_relative_to(copy):

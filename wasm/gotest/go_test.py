@@ -1,7 +1,7 @@
 """One ``go test`` command, run so that nothing of what it shows is lost, and read as it runs.
 
 The one place that starts ``go test``: a Wasm guest makes the test program's output non-blocking,
-and whoever runs the program without :mod:`wasm.lossless` reads another set of tests each time.
+and without :mod:`wasm.gotest.exec_wrapper` another set of tests is read each time.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import command, lossless
-from wasm.suite import Reading
+from wasm.foundation import subprocesses
+from wasm.gotest import exec_wrapper
+from wasm.gotest.test_events import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from wasm.suite import Suite
-    from wasm.toolchain import Toolchain
+    from wasm.golang.toolchain import Toolchain
+    from wasm.gotest.test_events import Suite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class GoTest:
 
     def _ours(self) -> dict[str, str]:
         """Flags that name files of ours -> how they are recorded."""
-        ours = {lossless.as_exec(): f"-exec=python {Path(lossless.__file__).name}"}
+        ours = {exec_wrapper.as_exec(): f"-exec=python {Path(exec_wrapper.__file__).name}"}
         if self.modfile:
             ours[f"-modfile={self.modfile}"] = f"-modfile={self.modfile.name}"
         return ours
@@ -84,11 +85,11 @@ def run(
         go: What runs it.
         plugin: Where.
         asked: What.
-        declared: The tests that have to run, by package (:meth:`wasm.suite.Reading.suite`).
+        declared: The tests that have to run, by package (see ``Reading.suite``).
         running: What is filled meanwhile; for who looks on, and for the details afterwards.
     """
     env = go.environment | {"WASM_FILE_PATH": asked.module}
-    with command.streaming(asked.argv(go.program), cwd=plugin, env=env) as (output, ending):
+    with subprocesses.streaming(asked.argv(go.program), cwd=plugin, env=env) as (output, ending):
         for line in output:
             running.reading.take(line)
     return running.reading.suite(asked.recorded(), ending.status, running.seconds, declared)

@@ -8,19 +8,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import build, cache, fast_sdk, findings, golist, gotest, source, toolchain
-from wasm.errors import BuildError
-from wasm.fast_sdk import FastSdk, Speed
-from wasm.gotest import GoTest, Running
+from wasm.foundation import cache
+from wasm.foundation.errors import BuildError
+from wasm.golang import go_vet, golist, toolchain
+from wasm.golang.toolchain import Toolchain
+from wasm.gotest import fast_sdk, go_test
+from wasm.gotest.fast_sdk import FastSdk, Speed
+from wasm.gotest.go_test import GoTest, Running
+from wasm.gotest.test_events import Suite
+from wasm.module import build
 from wasm.records import Module, Variant
-from wasm.source import Tree
-from wasm.suite import Suite
-from wasm.toolchain import Toolchain
+from wasm.source import variant_tree
+from wasm.source.variant_tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from wasm.source import Request
+    from wasm.source.variant_tree import Request
 
 # ./... of ai-proxy takes 14 min of one core plainly, half a minute on the fast SDK (seen). Go's
 # own limit of 10 min is too short for the one; a hang need not cost an hour with the other.
@@ -81,9 +85,9 @@ def run(
         BuildError: Its module does not build, or Go could not be run.
     """
     with cache.scratch("go-test") as scratch:
-        with source.taken_out(Variant.BASELINE, request) as tree:
+        with variant_tree.taken_out(Variant.BASELINE, request) as tree:
             baseline, baseline_files = _read(_go(tree, scratch), tree), tree.source.files_sha256
-        with source.taken_out(variant, request) as tree:
+        with variant_tree.taken_out(variant, request) as tree:
             go = _go(tree, scratch)
             module = build.built_from(tree, variant)
             say(f"{variant}: module {module.sha256[:12]}")
@@ -177,7 +181,7 @@ def _read(go: Toolchain, tree: Tree) -> _Facts:
         for package, tests in found
         if tests and Path(package.dir).resolve() == (tree.plugin / _PROVIDER).resolve()
     ]
-    return _Facts(findings.vet(go, tree.plugin), declared, provider[0] if provider else None)
+    return _Facts(go_vet.vet(go, tree.plugin), declared, provider[0] if provider else None)
 
 
 def _to_run(here: _Facts, baseline: _Facts) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -224,7 +228,7 @@ def _suite(
         say(f"go test {packages}: {passed} passed after {running.seconds:.0f} s")
 
     with _told_every(_PROGRESS_S, tell):
-        suite = gotest.run(job.go, job.tree.plugin, asked, declared, running)
+        suite = go_test.run(job.go, job.tree.plugin, asked, declared, running)
     say(suite.summary)
     keep(f"# {' '.join(suite.command)}\n")
     for text in running.reading.log():

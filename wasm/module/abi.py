@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wasm.binary import ABI_EXPORT, Import, ModuleShape
-from wasm.errors import BuildError
+from wasm.foundation.errors import BuildError
+from wasm.module.binary import ABI_EXPORT, Import, ModuleShape
 
 __all__ = ["HIGRESS", "STOCK_ENVOY", "Host", "refuse_unloadable"]
 

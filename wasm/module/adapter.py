@@ -10,9 +10,9 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from wasm.binary import ABI_EXPORT, read_shape, rename_export
-from wasm.errors import BuildError
-from wasm.hosts import STOCK_ENVOY
+from wasm.foundation.errors import BuildError
+from wasm.module.abi import STOCK_ENVOY
+from wasm.module.binary import ABI_EXPORT, read_shape, rename_export
 
 __all__ = ["Adapted", "adapt_for_stock_envoy", "cluster_name_filter"]
 

@@ -7,7 +7,7 @@ milliseconds. The format: https://webassembly.github.io/spec/core/binary/modules
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from wasm.errors import BuildError
+from wasm.foundation.errors import BuildError
 
 __all__ = [
     "ABI_EXPORT",

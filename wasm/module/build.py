@@ -8,15 +8,18 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from wasm import binary, cache, command, source, toolchain
-from wasm.errors import BuildError
+from wasm.foundation import cache, subprocesses
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
+from wasm.module import binary
 from wasm.records import Module, sha256_of
+from wasm.source import variant_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from wasm.records import Variant
-    from wasm.source import Request, Tree
+    from wasm.source.variant_tree import Request, Tree
 
 _OUTPUT = "main.wasm"
 _SHOWN_LINES = 30
@@ -31,7 +34,7 @@ def build(variant: Variant, request: Request) -> Module:
         SourceError: Its tree could not be taken out of the source.
         BuildError: Go could not compile it.
     """
-    with source.taken_out(variant, request) as tree:
+    with variant_tree.taken_out(variant, request) as tree:
         return built_from(tree, variant)
 
 
@@ -99,7 +102,7 @@ def _key(record: Module) -> str:
 
 
 def _compile(argv: list[str], tree: Tree, env: dict[str, str]) -> None:
-    done = command.run(argv, cwd=tree.plugin, env=env)
+    done = subprocesses.run(argv, cwd=tree.plugin, env=env)
     if done.succeeded:
         return
     toolchain.refuse_full_disk(done, env)
@@ -124,7 +127,7 @@ def _refuse_changed_dependencies(program: str, tree: Tree, env: dict[str, str]) 
 
     Go itself looks at go.sum only when it downloads.
     """
-    done = command.run([program, "mod", "verify"], cwd=tree.plugin, env=env)
+    done = subprocesses.run([program, "mod", "verify"], cwd=tree.plugin, env=env)
     changed = _CHANGED.search(done.stderr + done.stdout.decode("utf-8", "replace"))
     if changed:
         raise BuildError(

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wasm import git
-from wasm.errors import SourceError
+from wasm.foundation.errors import SourceError
+from wasm.source import git
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

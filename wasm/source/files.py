@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm import diffs, git
-from wasm.errors import SourceError
+from wasm.foundation.errors import SourceError
 from wasm.records import sha256_of
+from wasm.source import diffs, git
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from wasm.diffs import Entry
+    from wasm.source.diffs import Entry
 
 _LINK = "120000"
 _EXECUTABLE = "100755"

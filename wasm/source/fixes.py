@@ -5,14 +5,16 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from wasm import files, paths, retry_identity
-from wasm.errors import SourceError
+from wasm.fix_4396 import retry_identity
+from wasm.foundation import paths
+from wasm.foundation.errors import SourceError
 from wasm.records import Fix, FixKind, Origin, Patch
+from wasm.source import files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from wasm.source import Request, Side
+    from wasm.source.variant_tree import Request, Side
 
 
 def between(request: Request, baseline: Side, side: Side) -> Fix:

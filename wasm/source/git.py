@@ -6,8 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from wasm import cache, command
-from wasm.errors import SourceError
+from wasm.foundation import cache, subprocesses
+from wasm.foundation.errors import SourceError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def run(
     env: dict[str, str] | None = None,
     stdin: bytes = b"",
     limit_s: float | None = None,
-) -> command.Finished:
+) -> subprocesses.Finished:
     """Run git in a folder and return what it said; after a time limit it has failed.
 
     Raises:
@@ -71,7 +71,7 @@ def run(
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k in _KEPT}
     settings = [part for key, value in _QUIET.items() for part in ("-c", f"{key}={value}")]
     try:
-        done = command.run(
+        done = subprocesses.run(
             ["git", *settings, *arguments],
             cwd=cwd,
             env=inherited | _SET | (env or {}),
@@ -79,7 +79,7 @@ def run(
             limit_s=limit_s,
         )
     except TimeoutError as error:
-        return command.Finished(-signal.SIGKILL, b"", f"{error.strerror}\n")
+        return subprocesses.Finished(-signal.SIGKILL, b"", f"{error.strerror}\n")
     except OSError as error:
         if error.filename == "git":
             raise SourceError(
@@ -95,7 +95,7 @@ def run(
     return done
 
 
-def reason(done: command.Finished) -> str:
+def reason(done: subprocesses.Finished) -> str:
     """Return the line in which git says what was wrong: its first, advice and remarks apart."""
     lines = (line.strip() for line in done.stderr.splitlines())
     told = (line for line in lines if line and not line.startswith(_REMARKS))

@@ -10,15 +10,16 @@ import shlex
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import golist, repository, toolchain
-from wasm.errors import SourceError
+from wasm.foundation.errors import SourceError
+from wasm.golang import golist, toolchain
+from wasm.source import repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from wasm.files import File
-    from wasm.goversion import GoChoice
-    from wasm.repository import Repository
+    from wasm.golang.goversion import GoChoice
+    from wasm.source.files import File
+    from wasm.source.repository import Repository
 
 # What Go reads for a package beside what is embedded, by its suffix.
 _SOURCES = frozenset({".mod", ".go", ".s", ".S", ".sx", ".c", ".h", ".syso"})

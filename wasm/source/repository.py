@@ -14,16 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import cache, git, goversion
-from wasm.errors import SourceError
-from wasm.files import File
+from wasm.foundation import cache
+from wasm.foundation.errors import SourceError
+from wasm.golang import goversion
 from wasm.records import Patch, sha256_of
-from wasm.work_tree import WorkTree, not_files_only
+from wasm.source import git
+from wasm.source.files import File
+from wasm.source.work_tree import WorkTree, not_files_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from wasm import command
+    from wasm.foundation import subprocesses
 
 # A diff as `git apply` takes it. diff-tree reads none of the user's settings for looks.
 _PLAIN_DIFF = (
@@ -240,7 +242,7 @@ class Repository:
         listed = self._need("ls-tree", "-z", "--name-only", "--full-tree", treeish, "--", *paths)
         return [os.fsdecode(path) for path in listed.split(b"\0") if path]
 
-    def _git(self, *arguments: str, stdin: bytes = b"") -> command.Finished:
+    def _git(self, *arguments: str, stdin: bytes = b"") -> subprocesses.Finished:
         return git.run(*arguments, cwd=self.folder, env=self._environment, stdin=stdin)
 
     def _need(self, *arguments: str, stdin: bytes = b"") -> bytes:
@@ -252,7 +254,7 @@ class Repository:
         done = git.run(*arguments, cwd=self.folder, env=env, stdin=stdin)
         return self._sound(arguments[0], done)
 
-    def _sound(self, command_name: str, done: command.Finished) -> bytes:
+    def _sound(self, command_name: str, done: subprocesses.Finished) -> bytes:
         if not done.succeeded:
             raise SourceError(
                 f"git {command_name} failed in {self.name}: {git.reason(done)}; expected a sound "
@@ -401,7 +403,7 @@ def _unknown(ref: str, shown: str) -> SourceError:
     )
 
 
-def _download(draft: Path, url: str, commit: str, folder: str) -> command.Finished:
+def _download(draft: Path, url: str, commit: str, folder: str) -> subprocesses.Finished:
     """Fetch a commit and a folder's files; stop at the first step that fails."""
     place = {"GIT_DIR": str(draft)}
     for step in (
@@ -426,7 +428,7 @@ def above(folder: str, name: str) -> list[str]:
 
 def _fetch_missing(
     repository: Path, treeish: str, folders: Sequence[str], env: dict[str, str]
-) -> command.Finished:
+) -> subprocesses.Finished:
     """Let git fetch all missing blobs of some folders at once; reading asks for one by one."""
     empty = git.run("hash-object", "-t", "tree", "--stdin", cwd=repository, env=env)
     name = empty.stdout.decode().strip()

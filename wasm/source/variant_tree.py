@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wasm import cache, command, files, fixes, goversion, own_build, paths, repository, toolchain
-from wasm.errors import SourceError
+from wasm.foundation import cache, paths, subprocesses
+from wasm.foundation.errors import SourceError
+from wasm.golang import goversion, toolchain
 from wasm.records import Fix, Source, Variant
+from wasm.source import files, fixes, own_build, repository
 
 if TYPE_CHECKING:
     import argparse
@@ -291,7 +293,7 @@ def _plugin_tree(
 def _replaced_folders(root: Path, plugin: str) -> list[str]:
     """Return the folders of the repository that go.mod puts in place of modules."""
     go = toolchain.locate()
-    shown = command.run(
+    shown = subprocesses.run(
         [go.program, "mod", "edit", "-json", str(root / plugin / "go.mod")], env=go.environment
     )
     if not shown.succeeded:

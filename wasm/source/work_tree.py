@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wasm.errors import SourceError
+from wasm.foundation.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

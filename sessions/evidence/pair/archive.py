@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

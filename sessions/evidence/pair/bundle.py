@@ -17,21 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containers.records import Cleanup
-from sessions.evidence import (
-    archive,
-    attached,
-    folders,
-    html,
-    markdown,
-    schemas,
-    sealing,
-    signing,
-    statement,
-    store,
-    unit_results,
-)
-from sessions.evidence.compare import compare
-from sessions.evidence.records import Comparison, Run, UnitState
+from sessions.evidence.pair import archive, schemas, statement, unit_results
+from sessions.evidence.pair.compare import compare
+from sessions.evidence.record import folders, sealing, signing, store
+from sessions.evidence.record.records import Comparison, Run, UnitState
+from sessions.evidence.report import html, log_excerpts, markdown
 from sessions.matrix.records import Result
 from wasm.records import Variant
 
@@ -82,7 +72,7 @@ def make(evidence: Path, runs: Mapping[Variant, Path], key: Path | None) -> Made
             sealing.refuse_unsealed(source)
         run, results = store.read_run(source)
         unit = unit_results.latest(evidence, run)
-        sides[variant] = Side(run, results, unit, attached.read(source).cleanup or Cleanup())
+        sides[variant] = Side(run, results, unit, log_excerpts.read(source).cleanup or Cleanup())
     told = compared(sides)
     folder = folders.new_bundle(evidence)
     try:
@@ -136,7 +126,7 @@ def drawn(folder: Path, told: Comparison, sides: Mapping[Variant, Side]) -> dict
     """
     baseline, fixed = sides[Variant.BASELINE], sides[Variant.FIXED]
     runs = (baseline.run, baseline.results, fixed.run, fixed.results)
-    beside = {variant: attached.read(folder / variant) for variant in Variant}
+    beside = {variant: log_excerpts.read(folder / variant) for variant in Variant}
     said = statement.of(told, (baseline.run, fixed.run), (baseline.results, fixed.results))
     return {
         **schemas.files(),

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sessions.matrix import difference
-from wasm.errors import EvidenceError
+from sessions.matrix import text_diff
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
     from wasm.records import Module
 
 _SHOWN_AT_MOST = 60
@@ -103,7 +103,7 @@ def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:  # noqa
                 one.get(key, _ABSENT), other.get(key, _ABSENT), below.removeprefix(".")
             )
     elif one != other or isinstance(one, bool) is not isinstance(other, bool):
-        shown = difference.apart(_text(one), _text(other), _SHOWN_AT_MOST)
+        shown = text_diff.apart(_text(one), _text(other), _SHOWN_AT_MOST)
         yield f"{path} (baseline {shown[0]}, fixed {shown[1]})"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from containers.docker_images import is_pinned
-from sessions.evidence import unit_results
-from sessions.evidence.alike import refuse_unlike
-from sessions.evidence.founded import refuse_unfounded
-from sessions.evidence.records import (
+from containers.docker.images import is_pinned
+from sessions.evidence.pair import unit_results
+from sessions.evidence.pair.comparable import refuse_unlike
+from sessions.evidence.pair.rejudge import refuse_unfounded
+from sessions.evidence.record.records import (
     CellPair,
     Comparison,
     Counts,
@@ -21,7 +21,7 @@ from sessions.evidence.records import (
     Side,
     first_keys,
 )
-from sessions.evidence.store import as_json
+from sessions.evidence.record.store import as_json
 from sessions.matrix.cells import plan
 from sessions.matrix.verdict import Verdict
 from wasm.records import UNPUBLISHED, Variant, sha256_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from containers.records import Cleanup, TestbedFacts
-    from sessions.evidence.records import UnitSummary
+    from sessions.evidence.record.records import UnitSummary
     from sessions.matrix.records import Result
 
 _NAMED_AT_MOST = 3

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessions.matrix import cells
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
     from sessions.matrix.records import Result
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from containers.records import Cleanup
-from sessions.evidence.records import Comparison, Run
-from sessions.evidence.statement import Statement
+from sessions.evidence.pair.statement import Statement
+from sessions.evidence.record.records import Comparison, Run
 from sessions.matrix.records import Result
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -21,7 +21,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def types() -> dict[str, Any]:
     """Return every record that a bundle may hold, by the name of its schema."""
-    from wasm.unit import UnitRun  # noqa: PLC0415 - see unit_results
+    from wasm.gotest.unit import UnitRun  # noqa: PLC0415 - see unit_results
 
     return {
         "run": Run,

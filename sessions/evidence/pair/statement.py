@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sessions.evidence.records import GO_TESTS, PairVerdict, UnitState
-from sessions.evidence.store import as_json
+from sessions.evidence.record.records import GO_TESTS, PairVerdict, UnitState
+from sessions.evidence.record.store import as_json
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sessions.evidence.records import Comparison, Run
+    from sessions.evidence.record.records import Comparison, Run
     from sessions.matrix.records import Result
 
 TYPE = "https://in-toto.io/Statement/v1"

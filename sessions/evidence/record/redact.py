@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from sessions.evidence import store
-from sessions.evidence.records import Run
+from sessions.evidence.record import store
+from sessions.evidence.record.records import Run
 from sessions.matrix import credentials
 from wasm.records import FixKind, Patch
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from wasm.records import Module
 
-_PROJECT = Path(__file__).resolve().parents[2]
+_PROJECT = Path(__file__).resolve().parents[3]
 # Plugin, gateway and tools write these, so what they hold is not known before.
 _WRITTEN_BY_OTHERS = ("logs/*", "junit.xml", "config/*.json", "config/*.txt", "config/plugins/*")
 

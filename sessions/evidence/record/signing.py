@@ -9,8 +9,8 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from sessions.evidence.store import SIGNATURE, SUMS
-from wasm.errors import EvidenceError
+from sessions.evidence.record.store import SIGNATURE, SUMS
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from containers import envoy_config
-from sessions.evidence import folders
-from sessions.evidence.records import RUN_SCHEMA, Run
+from sessions.evidence.record import folders
+from sessions.evidence.record.records import RUN_SCHEMA, Run
 from sessions.matrix.records import Result
-from wasm import paths
-from wasm.errors import EvidenceError
+from wasm.foundation import paths
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,16 +14,16 @@ import msgspec
 
 from containers.endings import Ending
 from containers.envoy_config import UPSTREAM_CLUSTER
-from sessions.evidence.differences import differences
-from sessions.evidence.findings import Findings
-from sessions.matrix import breakdowns, credentials, masking
+from sessions.evidence.record.check_results import Findings
+from sessions.evidence.record.json_diff import differences
+from sessions.matrix import crash_lines, credentials, masking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from containers.exchange import Attempt
-    from sessions.evidence.findings import Check
-    from sessions.evidence.recorded import Recorded
+    from sessions.evidence.record.check_results import Check
+    from sessions.evidence.record.recorded import Recorded
     from sessions.matrix.records import Observation
 
 ACCESS, UPSTREAM, STATS, CLUSTERS, GATEWAY = (
@@ -232,9 +232,9 @@ def gateway_log(side: Recorded) -> Check:
     Where a cell already tells of one, the run is not whole.
     """
     text = side.text(GATEWAY)
-    line = breakdowns.first(text)
+    line = crash_lines.first(text)
     if line and side.whole:
-        yield breakdowns.said_by(line)
+        yield crash_lines.said_by(line)
     lines = len(text.splitlines())
     return f"{lines} lines, no breakdown" if not line else f"{lines} lines; the run is not whole"
 

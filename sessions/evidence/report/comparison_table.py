@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from sessions.evidence import picture
+from sessions.evidence.report import sequence_diagram
 from sessions.matrix import cells
 from sessions.matrix.checks import in_order
 from sessions.matrix.verdict import Verdict
@@ -14,7 +14,7 @@ from wasm.records import Variant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
     from sessions.matrix.case import Case, Mode
     from sessions.matrix.checks import CheckName
     from sessions.matrix.records import Result
@@ -164,7 +164,11 @@ def _lane(case: Case, variant: Variant, repeats: Mapping[int, Result | None]) ->
         ),
         alike=tuple(Alike(group[0], tuple(r.cell.repeat for r in group)) for group in ordered),
         first_keys=dict(
-            sorted(Counter(picture.letter(case, r.first_key) for r in there if r.attempts).items())
+            sorted(
+                Counter(
+                    sequence_diagram.letter(case, r.first_key) for r in there if r.attempts
+                ).items()
+            )
         ),
         rotated=sum(_rotated(result) for result in there),
         retried=sum(len(result.attempts) > 1 for result in there),

@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessions.evidence import facts, markup
-from sessions.evidence.records import PairVerdict
-from sessions.evidence.rows import Outcome
-from sessions.matrix import harmless, verdict
-from wasm import terminal
+from sessions.evidence.record.records import PairVerdict
+from sessions.evidence.report import markup, report_fields
+from sessions.evidence.report.comparison_table import Outcome
+from sessions.matrix import sanitize, verdict
+from wasm.foundation import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sessions.evidence.records import Comparison, Side
+    from sessions.evidence.record.records import Comparison, Side
     from sessions.matrix.checks import CheckName
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -52,7 +52,7 @@ def error_lines(comparison: Comparison) -> tuple[str, ...]:
         return ()
     reasons = comparison.reasons[:_ANNOTATIONS]
     return tuple(
-        terminal.annotation(comparison.verdict, harmless.shown(each, _SENTENCE)) for each in reasons
+        terminal.annotation(comparison.verdict, sanitize.shown(each, _SENTENCE)) for each in reasons
     )
 
 
@@ -65,7 +65,7 @@ def summary(comparison: Comparison) -> str:
         f"- {markup.said(f'{why}.', _SENTENCE)}"
         for why in comparison.no_release_evidence[:_ANNOTATIONS]
     ]
-    seen_in = markup.code(facts.gateway(comparison), _VALUE)
+    seen_in = markup.code(report_fields.gateway(comparison), _VALUE)
     lines = [
         f"### {_SIGNS[comparison.verdict]} gateway-proof: {comparison.verdict}",
         "",

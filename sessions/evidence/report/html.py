@@ -18,20 +18,21 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
-from sessions.evidence import facts, picture, publishable, rows
-from sessions.evidence.attached import Attached
-from sessions.evidence.records import PairVerdict
-from sessions.matrix import credentials, harmless
+from sessions.evidence.record import redact
+from sessions.evidence.record.records import PairVerdict
+from sessions.evidence.report import comparison_table, report_fields, sequence_diagram
+from sessions.evidence.report.log_excerpts import Attached
+from sessions.matrix import credentials, sanitize
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sessions.evidence.picture import Message
-    from sessions.evidence.records import Comparison, Run
-    from sessions.evidence.rows import Alike, Outcome, Row
-    from sessions.matrix.harmless import Body
+    from sessions.evidence.record.records import Comparison, Run
+    from sessions.evidence.report.comparison_table import Alike, Outcome, Row
+    from sessions.evidence.report.sequence_diagram import Message
     from sessions.matrix.records import Result
+    from sessions.matrix.sanitize import Body
 
 NAME = "report.html"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -59,8 +60,10 @@ def render(  # noqa: PLR0913 - two runs, and what lies beside them
     attached: Mapping[Variant, Attached] | None = None,
 ) -> str:
     """Return the page. Pure."""
-    every = rows.of(baseline, {Variant.BASELINE: baseline_results, Variant.FIXED: fixed_results})
-    grid, crowds = rows.shown(every, LIMITS.rows)
+    every = comparison_table.of(
+        baseline, {Variant.BASELINE: baseline_results, Variant.FIXED: fixed_results}
+    )
+    grid, crowds = comparison_table.shown(every, LIMITS.rows)
     pictured = _pictured(grid)
     style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
     beside = {variant: (attached or {}).get(variant, Attached()) for variant in Variant}
@@ -70,7 +73,7 @@ def render(  # noqa: PLR0913 - two runs, and what lies beside them
         .render(
             comparison=comparison,
             verdict_sign=_SIGNS[comparison.verdict],
-            holds_for=facts.holds_for(comparison, fixed),
+            holds_for=report_fields.holds_for(comparison, fixed),
             baseline=baseline,
             fixed=fixed,
             runs=(baseline, fixed),
@@ -80,14 +83,16 @@ def render(  # noqa: PLR0913 - two runs, and what lies beside them
             crowds=crowds,
             pictured=pictured,
             arrivals={
-                run.variant: rows.arrivals(run, results)
+                run.variant: comparison_table.arrivals(run, results)
                 for run, results in ((baseline, baseline_results), (fixed, fixed_results))
             },
             detailed={row.number for row in pictured},
-            provenance=facts.provenance(baseline, fixed),
+            provenance=report_fields.provenance(baseline, fixed),
             patches=_patches(baseline, fixed),
             configs=[(case, _config(case.plugin)) for case in baseline.cases[: LIMITS.configs]],
-            rerun=facts.rerun(baseline, fixed, unit=bool(comparison.unit[Variant.FIXED].suites)),
+            rerun=report_fields.rerun(
+                baseline, fixed, unit=bool(comparison.unit[Variant.FIXED].suites)
+            ),
             attached=beside,
             has_logs=any(each.excerpts for each in beside.values()),
             style=Markup(style),  # noqa: S704 - our own file
@@ -121,25 +126,25 @@ def _environment() -> jinja2.Environment:
         "command": shlex.join,
         "lines": _lines,
         "number": lambda number: f"{number:,}",
-        "patch_body": lambda content: harmless.body(content, _PATCH_BYTES),
+        "patch_body": lambda content: sanitize.body(content, _PATCH_BYTES),
         "patch_class": _patch_class,
         "repeats": _repeats,
         "seconds": lambda seconds: f"{seconds:.2f} s",
         "state_class": lambda row: _STATES[row.state],
         "sentence": lambda text: _coded(
-            harmless.brief(f"{text[:1].upper()}{text[1:]}.", _SENTENCE)
+            sanitize.brief(f"{text[:1].upper()}{text[1:]}.", _SENTENCE)
         ),
         "sign": lambda sign: {"-": "−"}.get(sign, sign),  # noqa: RUF001 - as wide as the plus
         "sign_class": _SIGN_CLASSES.__getitem__,
     }
     environment.globals |= {
-        "cleanup": lambda proof: tuple(facts.cleanup(proof)),
-        "draw": picture.of,
-        "headers": picture.headers,
-        "letter": picture.letter,
+        "cleanup": lambda proof: tuple(report_fields.cleanup(proof)),
+        "draw": sequence_diagram.of,
+        "headers": sequence_diagram.headers,
+        "letter": sequence_diagram.letter,
         "limits": LIMITS,
-        "times": facts.times,
-        "words": picture.words,
+        "times": report_fields.times,
+        "words": sequence_diagram.words,
     }
     return environment
 
@@ -148,7 +153,7 @@ def _seen(value: Any) -> Any:  # noqa: ANN401 - whatever a template puts in
     """Make a value harmless on its way into the page; what is already markup stays."""
     if isinstance(value, Markup) or value is None:
         return value
-    return _markup(harmless.brief(str(value), _VALUE), lines=False)
+    return _markup(sanitize.brief(str(value), _VALUE), lines=False)
 
 
 def _lines(text: str) -> Markup:
@@ -161,7 +166,7 @@ def _markup(text: str, *, lines: bool) -> Markup:
     named = Markup('<span class="named">{}</span>')
     return Markup("").join(
         named.format(piece.text) if piece.named else escape(piece.text)
-        for piece in harmless.pieces(text, lines=lines)
+        for piece in sanitize.pieces(text, lines=lines)
     )
 
 
@@ -178,11 +183,11 @@ def _coded(text: str) -> Markup:
 
 
 def _body(message: Message) -> Body:
-    return harmless.body(message.body, _BODY_BYTES, message.body_bytes, message.body_sha256)
+    return sanitize.body(message.body, _BODY_BYTES, message.body_bytes, message.body_sha256)
 
 
 def _config(plugin: dict[str, Any]) -> Body:
-    return harmless.body(
+    return sanitize.body(
         msgspec.json.format(msgspec.json.encode(plugin), indent=2), 2 * _BODY_BYTES
     )
 
@@ -201,7 +206,7 @@ def _patches(baseline: Run, fixed: Run) -> list[tuple[str, bytes]]:
 
 def _masked(patch: bytes) -> bytes:
     """Return a patch as it is shown: what looks like a credential is not repeated."""
-    shown = publishable.masked_patch(patch.decode("latin-1"))
+    shown = redact.masked_patch(patch.decode("latin-1"))
     return credentials.masked(shown).encode("latin-1")
 
 
@@ -210,7 +215,7 @@ def _patch_class(line: str) -> str:
 
 
 def _chip(outcome: Outcome) -> str:
-    name = "none" if outcome.verdict == rows.NOT_RECORDED else outcome.verdict
+    name = "none" if outcome.verdict == comparison_table.NOT_RECORDED else outcome.verdict
     return name if outcome.as_declared else f"{name} odd"
 
 

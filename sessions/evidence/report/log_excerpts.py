@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from containers.records import Cleanup
-from sessions.evidence import store
+from sessions.evidence.record import store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 import msgspec
 
-from sessions.evidence import facts, markup, picture, rows
-from sessions.evidence.attached import Attached
-from sessions.evidence.records import PairVerdict
-from sessions.matrix import harmless
+from sessions.evidence.record.records import PairVerdict
+from sessions.evidence.report import comparison_table, markup, report_fields, sequence_diagram
+from sessions.evidence.report.log_excerpts import Attached
+from sessions.matrix import sanitize
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from containers.records import Cleanup
-    from sessions.evidence.picture import Finding, Message
-    from sessions.evidence.records import Comparison, Run
-    from sessions.evidence.rows import Lane, Row
+    from sessions.evidence.record.records import Comparison, Run
+    from sessions.evidence.report.comparison_table import Lane, Row
+    from sessions.evidence.report.sequence_diagram import Finding, Message
     from sessions.matrix.case import Case
-    from sessions.matrix.difference import Difference
     from sessions.matrix.records import Result
+    from sessions.matrix.text_diff import Difference
 
 NAME = "report.md"
 AT_MOST = 60_000
@@ -66,19 +66,23 @@ def render(  # noqa: PLR0913 - two runs, and what lies beside them
     attached: Mapping[Variant, Attached] | None = None,
 ) -> str:
     """Return the text; always shorter than ``AT_MOST`` characters. Pure."""
-    every = rows.of(baseline, {Variant.BASELINE: baseline_results, Variant.FIXED: fixed_results})
+    every = comparison_table.of(
+        baseline, {Variant.BASELINE: baseline_results, Variant.FIXED: fixed_results}
+    )
     known: dict[str, Any] = {
         "comparison": comparison,
         "proven": comparison.verdict is PairVerdict.PROVEN,
-        "holds_for": facts.holds_for(comparison, fixed),
-        "issue": facts.issue(fixed),
-        "is_reference": facts.is_reference(fixed),
+        "holds_for": report_fields.holds_for(comparison, fixed),
+        "issue": report_fields.issue(fixed),
+        "is_reference": report_fields.is_reference(fixed),
         "baseline": baseline,
         "fixed": fixed,
         "runs": (baseline, fixed),
         "row_count": len(every),
-        "provenance": facts.provenance(baseline, fixed),
-        "rerun": facts.rerun(baseline, fixed, unit=bool(comparison.unit[Variant.FIXED].suites)),
+        "provenance": report_fields.provenance(baseline, fixed),
+        "rerun": report_fields.rerun(
+            baseline, fixed, unit=bool(comparison.unit[Variant.FIXED].suites)
+        ),
         "reproduced": [row for row in every if row.must_fail and row.lanes[0].as_declared],
         "failing": [(row, row.lanes[1].failed) for row in every if row.lanes[1].failed],
         "attached": {variant: (attached or {}).get(variant, Attached()) for variant in Variant},
@@ -93,7 +97,7 @@ def render(  # noqa: PLR0913 - two runs, and what lies beside them
 
 
 def _drawn(known: dict[str, Any], every: Sequence[Row], limits: Limits) -> str:
-    shown, crowds = rows.shown(every, limits.rows)
+    shown, crowds = comparison_table.shown(every, limits.rows)
     ranked = sorted(shown, key=lambda row: (row.as_declared, not row.must_fail, row.number))
     pictured = [row for row in ranked if row.must_fail or not row.as_declared][: limits.pictured]
     text = (
@@ -132,9 +136,9 @@ def _environment(limits: Limits) -> jinja2.Environment:
         "cleanup": _cleanup,
         "counted": _counted,
         "drawing": _drawing,
-        "envoy": facts.envoy,
+        "envoy": report_fields.envoy,
         "row": lambda *cells: _row(cells, limits),
-        "times": facts.times,
+        "times": report_fields.times,
     }
     return environment
 
@@ -166,7 +170,9 @@ def _counted(lane: Lane) -> markup.Written:
 
 
 def _cleanup(proof: Cleanup) -> str:
-    return "\n".join(f"{'✓' if gone else '✗'} {what}" for what, gone in facts.cleanup(proof))
+    return "\n".join(
+        f"{'✓' if gone else '✗'} {what}" for what, gone in report_fields.cleanup(proof)
+    )
 
 
 def _one_key(lane: Lane) -> bool:
@@ -176,7 +182,7 @@ def _one_key(lane: Lane) -> bool:
 
 def _drawing(case: Case, result: Result) -> str:
     """Draw a cell in text: its messages in order, below each what was wrong with it."""
-    drawn = picture.of(case, result)
+    drawn = sequence_diagram.of(case, result)
     lines = []
     for message in drawn.messages:
         lines += [_line(message), *_found(message.findings)]
@@ -220,4 +226,4 @@ def _differing(found: Difference) -> list[str]:
 
 
 def _brief(text: str) -> str:
-    return harmless.shown(text, _TITLE)
+    return sanitize.shown(text, _TITLE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 
-from sessions.matrix import harmless
+from sessions.matrix import sanitize
 
 # Words as ours are, check names and cells' ids among them. No colon within a word: that would be
 # an address or an emoji; possessive, so that no text can make the search long.
@@ -26,7 +26,7 @@ class Written(str):
 
 def code(text: str, at_most: int) -> Written:
     """Return a text of one line as a code span; one that may stand in a table too."""
-    shown = harmless.shown(text, at_most).replace("|", "⟨U+007C⟩")
+    shown = sanitize.shown(text, at_most).replace("|", "⟨U+007C⟩")
     if not shown.strip():
         return Written("(empty)" if not shown else "(blanks)")
     fence = "`" * (_longest_ticks(shown) + 1)
@@ -46,14 +46,14 @@ def said(text: str, at_most: int) -> Written:
 
 def block(text: str, at_most: int, language: str = "text") -> Written:
     """Return a text of any lines as a fenced block."""
-    shown = harmless.shown(text.strip("\n"), at_most, lines=True)
+    shown = sanitize.shown(text.strip("\n"), at_most, lines=True)
     fence = "`" * max(3, _longest_ticks(shown) + 1)
     return Written(f"{fence}{language}\n{shown}\n{fence}")
 
 
 def folded_title(text: str, at_most: int) -> Written:
     """Return a text as it may stand in a ``<summary>``, which is HTML and no Markdown."""
-    return Written(f"<code>{html.escape(harmless.shown(text, at_most))}</code>")
+    return Written(f"<code>{html.escape(sanitize.shown(text, at_most))}</code>")
 
 
 def _longest_ticks(text: str) -> int:

@@ -17,11 +17,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from sessions.evidence import store
+from sessions.evidence.record import store
 from sessions.matrix.verdict import Verdict
-from wasm import terminal
-from wasm.errors import EvidenceError
-from wasm.mutants import FIX, MutantRecord, MutantRun
+from wasm.fix_4396.mutants import FIX, MutantRecord, MutantRun
+from wasm.foundation import terminal
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from containers.records import Cleanup
-    from sessions.evidence.records import Comparison, Run
+    from sessions.evidence.record.records import Comparison, Run
 
 _REFERENCE, _CHECKOUT = "reference", "checkout"
 _HIGRESS_FIX = "higress-"

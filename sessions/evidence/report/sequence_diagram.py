@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from sessions.matrix import credentials, difference
+from sessions.matrix import credentials, text_diff
 from sessions.matrix.case import Mode
 from sessions.matrix.checks import CheckName
 from sessions.matrix.oracle import NO_ATTEMPT
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from containers.exchange import Attempt
     from sessions.matrix.case import Case
     from sessions.matrix.checks import Check
-    from sessions.matrix.difference import Difference
     from sessions.matrix.records import Result
+    from sessions.matrix.text_diff import Difference
 
 _ATTEMPTS_DRAWN = 6
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -177,9 +177,9 @@ def _finding(case: Case, result: Result, check: Check) -> Finding:
     expected, actual = words(case, check)
     differs: Difference | None = None
     if what == "body":
-        differs = difference.of_bodies(check.expected, _body(result, which))
+        differs = text_diff.of_bodies(check.expected, _body(result, which))
     elif isinstance(check.expected, str) and isinstance(check.actual, str):
-        differs = difference.of_texts(check.expected, check.actual)
+        differs = text_diff.of_texts(check.expected, check.actual)
     return Finding(
         check=check.name,
         declared=check.name in result.must_fail,

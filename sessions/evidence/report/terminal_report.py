@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from sessions.evidence import facts, github, html, signing, store
-from sessions.evidence.records import PairVerdict
-from sessions.matrix import harmless, verdict
+from sessions.evidence.record import signing, store
+from sessions.evidence.record.records import PairVerdict
+from sessions.evidence.report import github, html, report_fields
+from sessions.matrix import sanitize, verdict
 from sessions.matrix.checks import in_order
 from sessions.matrix.verdict import Verdict
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from sessions.evidence.records import CellPair, Comparison, Side
+    from sessions.evidence.record.records import CellPair, Comparison, Side
     from sessions.matrix.checks import CheckName
 
 _COLOURS = {
@@ -49,7 +50,7 @@ def show(comparison: Comparison, bundle: Path) -> None:
     for line in _reasons(comparison):
         _print(console, line)
     github.tell(comparison)
-    last = Text(harmless.plain(comparison.headline))
+    last = Text(sanitize.plain(comparison.headline))
     last.stylize(f"bold {_COLOURS[comparison.verdict]}", 0, len(comparison.verdict))
     _print(console, last)
 
@@ -74,7 +75,7 @@ def _table(cells: Sequence[CellPair]) -> Iterator[Text]:
     """Give a line per case and mode, below it what failed; no name is ever folded or cut."""
     groups: dict[tuple[str, str], list[CellPair]] = {}
     for pair in cells:
-        groups.setdefault((harmless.plain(pair.case), pair.mode), []).append(pair)
+        groups.setdefault((sanitize.plain(pair.case), pair.mode), []).append(pair)
     groups, left_out = _worth_a_line(groups)
     rows = [
         (
@@ -153,7 +154,7 @@ def _failures(variant: str, sides: Sequence[tuple[Side, tuple[CheckName, ...]]])
         if checks:
             yield Text(f"{_INDENT}{variant}, {what}: {', '.join(in_order(checks))}", colour)
     for reason in dict.fromkeys(silent):
-        yield Text(f"{_INDENT}{variant}: {harmless.plain(reason)}", "yellow")
+        yield Text(f"{_INDENT}{variant}: {sanitize.plain(reason)}", "yellow")
 
 
 def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
@@ -164,19 +165,19 @@ def _facts(comparison: Comparison, bundle: Path) -> Iterator[Text]:
             f"{counts.inconclusive} inconclusive"
         )
         module = comparison.modules[variant]
-        yield Text(f"  run     {harmless.plain(comparison.runs[variant].id)}")
+        yield Text(f"  run     {sanitize.plain(comparison.runs[variant].id)}")
         yield Text(f"  module  {module.sha256}")
         if module.fix:
-            yield Text(f"  fix     {harmless.plain(module.fix)}")
+            yield Text(f"  fix     {sanitize.plain(module.fix)}")
         if module.go and variant is Variant.FIXED:
-            yield Text(f"Go        {harmless.plain(module.go)}")
+            yield Text(f"Go        {sanitize.plain(module.go)}")
     gateway = comparison.gateway
-    version = harmless.plain(facts.envoy(gateway.envoy_version))
+    version = sanitize.plain(report_fields.envoy(gateway.envoy_version))
     yield Text(f"gateway   {gateway.kind}, Envoy {version}, engine {comparison.engine}")
     no, because = ("", "") if comparison.release_evidence else ("not ", ", since")
     yield Text(f"          {no}release evidence for Higress' gateway{because}")
     for why in comparison.no_release_evidence:
-        yield Text(f"            {harmless.plain(why)}")
+        yield Text(f"            {sanitize.plain(why)}")
     yield Text(f"evidence  {bundle}")
     yield Text(f"report    {bundle / html.NAME}")
     if (bundle / store.SIGNATURE).is_file():
@@ -196,7 +197,7 @@ def _reasons(comparison: Comparison) -> Iterator[Text]:
         return
     yield Text(f"why it is {comparison.verdict}, {number:,} reasons:")
     for reason in comparison.reasons[:_REASONS]:
-        yield Text(f"{_INDENT}{harmless.plain(reason)}")
+        yield Text(f"{_INDENT}{sanitize.plain(reason)}")
     if number > _REASONS:
         yield Text(f"{_INDENT}and {number - _REASONS:,} more, in comparison.json")
     yield Text()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sessions.evidence import archive, store
-from sessions.evidence.findings import Findings
-from sessions.evidence.verification import files, pair, reading, side
-from wasm.errors import EvidenceError
+from sessions.evidence.pair import archive
+from sessions.evidence.record import store
+from sessions.evidence.record.check_results import Findings
+from sessions.evidence.verify import files, pair, reading, side
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sessions.evidence import publishable, sealing, signing, store
+from sessions.evidence.record import redact, sealing, signing, store
 from sessions.matrix import credentials
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.evidence.findings import Check, Findings
-    from sessions.evidence.verification.reading import Side
+    from sessions.evidence.record.check_results import Check, Findings
+    from sessions.evidence.verify.reading import Side
 
 PLAIN_FILES, HASHES, SIGNATURE, SECRETS = "plain files", "hashes", "signature", "secrets"
 CHECKS = (PLAIN_FILES, HASHES, SIGNATURE, SECRETS)
@@ -88,7 +88,7 @@ def _secrets(root: Path) -> Check:
             continue
         number += 1
         text = _ENCODED.sub("", path.read_bytes().decode("latin-1"))
-        look = publishable.in_patch if name.endswith(store.UNCOMMITTED) else credentials.spans
+        look = redact.in_patch if name.endswith(store.UNCOMMITTED) else credentials.spans
         for start, end in look(text):
             if not credentials.is_dummy(text[start:end]):
                 yield f"{name} holds what looks like a credential, {end - start} characters"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessions.evidence.findings import Check
-    from sessions.evidence.recorded import Recorded
+    from sessions.evidence.record.check_results import Check
+    from sessions.evidence.record.recorded import Recorded
     from sessions.matrix.records import Result
 
 JUNIT = "junit.xml"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from sessions.evidence import founded
-from sessions.evidence.records import Counts, exchanges_s, first_keys
+from sessions.evidence.pair import rejudge
+from sessions.evidence.record.records import Counts, exchanges_s, first_keys
 from sessions.matrix import cells, credentials, exact_json, masking
 from sessions.matrix.cells import plan
 from wasm.records import sha256_of
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from containers.exchange import Attempt
-    from sessions.evidence.findings import Check
-    from sessions.evidence.verification.reading import Side
+    from sessions.evidence.record.check_results import Check
+    from sessions.evidence.verify.reading import Side
     from sessions.matrix.records import Observation, Result
 
 _REFUSED = 400
@@ -141,7 +141,7 @@ def fresh_vms(side: Side) -> Check:
 
 def verdicts(side: Side) -> Check:
     """Every check and every verdict, reached again from the observation by the same oracle."""
-    for found, expected in founded.unfounded(side.run, side.results):
+    for found, expected in rejudge.unfounded(side.run, side.results):
         yield f"{found}; expected {expected}"
     checks = sum(len(result.checks) for result in side.results)
     return f"{checks} checks and {len(side.results)} verdicts, reached again by the oracle"

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sessions.evidence import alike, bundle, store, unit_results
-from sessions.evidence.compare import ENOUGH_REPEATS
-from sessions.evidence.differences import differences
-from sessions.evidence.records import UnitState
-from sessions.evidence.surroundings import OURSELVES
+from sessions.evidence.pair import bundle, comparable, unit_results
+from sessions.evidence.pair.compare import ENOUGH_REPEATS
+from sessions.evidence.record import store
+from sessions.evidence.record.json_diff import differences
+from sessions.evidence.record.machine import OURSELVES
+from sessions.evidence.record.records import UnitState
 from wasm.records import Variant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.evidence.findings import Check, Findings
-    from sessions.evidence.records import Comparison
-    from sessions.evidence.verification.reading import Side
+    from sessions.evidence.record.check_results import Check, Findings
+    from sessions.evidence.record.records import Comparison
+    from sessions.evidence.verify.reading import Side
 
 PAIRING, REPEATS, UNIT, COMPARISON, DRAWN, NOTHING_ELSE = (
     *("pairing", "repeats", "unit results", "comparison"),
@@ -63,7 +64,7 @@ def _results(side: Side, told: Comparison | None) -> bytes | UnitState:
 
 def _pairing(baseline: Side, fixed: Side) -> Check:
     """The two runs differ in nothing but the module."""
-    alike.refuse_unlike(baseline.run, fixed.run)
+    comparable.refuse_unlike(baseline.run, fixed.run)
     if baseline.run.id == fixed.run.id:
         yield "both runs have one id"
     return f"both of inputs {fixed.run.inputs_sha256[:12]}; the one difference is the module"

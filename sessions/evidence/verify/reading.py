@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from containers.records import Cleanup
-from sessions.evidence import bundle, store, unit_results
-from sessions.evidence.differences import differences
-from sessions.evidence.recorded import Recorded
-from sessions.evidence.records import COMPARISON_SCHEMA, RUN_SCHEMA, Comparison, Run
-from sessions.evidence.statement import Statement
+from sessions.evidence.pair import bundle, unit_results
+from sessions.evidence.pair.statement import Statement
+from sessions.evidence.record import store
+from sessions.evidence.record.json_diff import differences
+from sessions.evidence.record.recorded import Recorded
+from sessions.evidence.record.records import COMPARISON_SCHEMA, RUN_SCHEMA, Comparison, Run
 from sessions.matrix.records import Result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.evidence.findings import Check, Findings
+    from sessions.evidence.record.check_results import Check, Findings
     from wasm.records import Variant
 
 SCHEMAS = "schemas"
@@ -77,7 +78,7 @@ def _run(folder: Path, records: dict[str, Any]) -> Check:
 
 
 def _unit(path: Path) -> Check:
-    from wasm.unit import UnitRun  # noqa: PLC0415 - see unit_results
+    from wasm.gotest.unit import UnitRun  # noqa: PLC0415 - see unit_results
 
     yield from _record(path, UnitRun)
     return f"unit/{path.name}, no field unknown"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sessions.evidence import traffic
-from sessions.evidence.verification import files, observations, testbed
-from sessions.evidence.verification.junit import junit
+from sessions.evidence.record import traffic
+from sessions.evidence.verify import files, observations, testbed
+from sessions.evidence.verify.junit import junit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sessions.evidence.findings import Check, Findings
-    from sessions.evidence.verification.reading import Side
+    from sessions.evidence.record.check_results import Check, Findings
+    from sessions.evidence.verify.reading import Side
 
 _MADE: dict[str, Callable[[Side], Check]] = {
     "files": testbed.files,

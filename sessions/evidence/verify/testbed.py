@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from containers.docker_images import is_pinned
+from containers.docker.images import is_pinned
 from containers.envoy_config import UPSTREAM_CLUSTER
 from containers.records import EngineKind, GatewayKind
-from sessions.evidence import inputs, store
+from sessions.evidence.record import inputs, store
 from wasm.records import Variant, sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from containers.records import TestbedFacts
-    from sessions.evidence.findings import Check
-    from sessions.evidence.verification.reading import Side
+    from sessions.evidence.record.check_results import Check
+    from sessions.evidence.verify.reading import Side
     from wasm.records import Patch
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from containers import admin
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 PROJECT = Path(__file__).resolve().parents[3]
 REFUSING = "http://127.0.0.1:1"

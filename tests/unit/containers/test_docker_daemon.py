@@ -11,8 +11,8 @@ import requests
 from docker.errors import APIError, DockerException
 from testcontainers.core.config import testcontainers_config
 
-from containers import docker_daemon
-from wasm.errors import GatewayError
+from containers.docker import server
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(docker_daemon, "_SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setattr(server, "_SOCKET", tmp_path / "docker.sock")
     monkeypatch.setattr(testcontainers_config, "tc_properties", {})
     yield tmp_path
     gc.collect()  # of that socket, as long as its warning is ignored
@@ -42,7 +42,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 def refusal() -> str:
     with pytest.raises(GatewayError) as caught:
-        docker_daemon.connect()
+        server.connect()
     return caught.value.sentence
 
 
@@ -93,9 +93,9 @@ def test_a_daemon_of_this_machine_over_tcp_is_taken(
     monkeypatch: pytest.MonkeyPatch, answers: Callable[[], str], name: str
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://" + answers().replace("127.0.0.1", name))
-    daemon = docker_daemon.connect()
+    daemon = server.connect()
     assert (daemon.version, daemon.platform) == ("20.10.24", "linux/amd64")
-    assert daemon.client.api.timeout == docker_daemon.API_TIMEOUT_S
+    assert daemon.client.api.timeout == server.API_TIMEOUT_S
     assert testcontainers_config.ryuk_disabled
     daemon.close()
 
@@ -113,9 +113,9 @@ def test_a_socket_that_nobody_answers_is_no_daemon(
 def test_a_daemon_that_is_mute_is_given_up_in_time(
     monkeypatch: pytest.MonkeyPatch, serve: Any
 ) -> None:
-    monkeypatch.setattr(docker_daemon, "_PROBE_TIMEOUT_S", 0.3)
-    server = serve(lambda _connection, over: over.wait(20))
-    host = server.url.replace("http", "tcp")
+    monkeypatch.setattr(server, "_PROBE_TIMEOUT_S", 0.3)
+    mute = serve(lambda _connection, over: over.wait(20))
+    host = mute.url.replace("http", "tcp")
     monkeypatch.setenv("DOCKER_HOST", host)
     sentence = refusal()
     assert sentence.startswith(f"no Docker daemon answers at {host} (")
@@ -126,7 +126,7 @@ def test_a_daemon_that_is_mute_is_given_up_in_time(
 
 
 def told(error: Exception) -> str:
-    with pytest.raises(GatewayError) as caught, docker_daemon.errors_told():
+    with pytest.raises(GatewayError) as caught, server.errors_told():
         raise error
     assert caught.value.__cause__ is error
     return caught.value.sentence
@@ -150,5 +150,5 @@ def test_a_daemon_that_is_gone_is_told_as_that(kind: type[Exception]) -> None:
 
 
 def test_another_error_is_left_as_it_is() -> None:
-    with pytest.raises(ZeroDivisionError), docker_daemon.errors_told():
+    with pytest.raises(ZeroDivisionError), server.errors_told():
         raise ZeroDivisionError

@@ -12,24 +12,26 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import pytest
 from docker.errors import APIError, DockerException
 
-from containers import admin, docker_engine, docker_images
-from containers.docker_engine import _ContainerLog, _Life
-from containers.docker_images import GatewayImage
+from containers import admin
+from containers.docker import engine as docker_engine
+from containers.docker import images
+from containers.docker.engine import _ContainerLog, _Life
+from containers.docker.images import GatewayImage
 from containers.loading import Loadable
 from containers.records import AdapterFacts, GatewayKind, Limits
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from containers.docker_parts import OwnNetwork, Part
+    from containers.docker.parts import OwnNetwork, Part
     from containers.records import Namespace
 
     Lived = Callable[..., _Life]
 
 KILLED = "exited with status 137 (SIGKILL)"
 NOT_YET = GatewayError("the upstream has no address")
-PINNED = docker_images.HIGRESS_GATEWAY.partition("@")[2]
+PINNED = images.HIGRESS_GATEWAY.partition("@")[2]
 ADAPTER = AdapterFacts(original_sha256="", adapted_sha256="", cluster_filter_sha256="", steps=[])
 
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from containers import docker_images
+from containers.docker import images
 from containers.records import GatewayKind
-from wasm import command
-from wasm.errors import GatewayError
+from wasm.foundation import subprocesses
+from wasm.foundation.errors import GatewayError
 from wasm.records import sha256_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from containers.docker_daemon import Daemon
+    from containers.docker.server import Daemon
 
 A, B = (f"sha256:{digit * 64}" for digit in "ab")
 ID = f"sha256:{'1' * 64}"
@@ -93,19 +93,19 @@ def daemon() -> Callable[..., tuple[Daemon, Images]]:
 def test_a_reference_is_resolved_to_the_digest_of_its_own_repository(
     daemon: Any, reference: str, recorded: list[str], digest: str
 ) -> None:
-    found = docker_images.pulled(daemon({reference: image(*recorded)})[0], reference)
-    assert found == docker_images.GatewayImage(reference, ID, digest, "linux/amd64")
+    found = images.pulled(daemon({reference: image(*recorded)})[0], reference)
+    assert found == images.GatewayImage(reference, ID, digest, "linux/amd64")
 
 
 def test_what_is_not_here_is_pulled(daemon: Any) -> None:
     there, _ = daemon(registry={"r.example/g:v1": image(f"r.example/g@{A}")})
-    assert docker_images.pulled(there, "r.example/g:v1").digest == A
+    assert images.pulled(there, "r.example/g:v1").digest == A
 
 
 def test_another_digest_than_the_one_asked_for_is_refused(daemon: Any) -> None:
     reference = f"r.example/g@{A}"
     with pytest.raises(GatewayError) as caught:
-        docker_images.pulled(daemon({reference: image(f"r.example/g@{B}")})[0], reference)
+        images.pulled(daemon({reference: image(f"r.example/g@{B}")})[0], reference)
     assert caught.value.sentence == (
         f"{reference} came as {B}; expected exactly the digest asked for; do not use this image, "
         "and ask the registry's owner"
@@ -115,7 +115,7 @@ def test_another_digest_than_the_one_asked_for_is_refused(daemon: Any) -> None:
 def test_t20_an_image_for_another_platform_is_refused_naming_both(daemon: Any) -> None:
     there, _ = daemon({"g:v1": image(architecture="arm64")})
     with pytest.raises(GatewayError) as caught:
-        docker_images.pulled(there, "g:v1")
+        images.pulled(there, "g:v1")
     assert caught.value.sentence == (
         "g:v1 is an image for linux/arm64; expected one for linux/amd64, which is what this Docker "
         "daemon runs; name another with --gateway-image"
@@ -128,7 +128,7 @@ def test_t20_an_image_for_another_platform_is_refused_naming_both(daemon: Any) -
 def test_an_image_that_cannot_be_had_is_told_with_the_way_out(daemon: Any, answer: Any) -> None:
     there, _ = daemon(registry={"r.example/g:v1": answer})
     with pytest.raises(GatewayError) as caught:
-        docker_images.pulled(there, "r.example/g:v1")
+        images.pulled(there, "r.example/g:v1")
     assert caught.value.sentence == (
         "the gateway image r.example/g:v1 cannot be had: manifest unknown; expected it in this "
         "Docker daemon or in a registry that it reaches; copy it into one, its digest kept "
@@ -138,19 +138,19 @@ def test_an_image_that_cannot_be_had_is_told_with_the_way_out(daemon: Any, answe
 
 
 def test_only_the_pinned_digest_is_the_pinned_image_whoever_handed_it_on(daemon: Any) -> None:
-    pinned = docker_images.HIGRESS_GATEWAY.partition("@")[2]
+    pinned = images.HIGRESS_GATEWAY.partition("@")[2]
     assert len(pinned) == len(A)
     for reference, digest, right in (
-        (docker_images.HIGRESS_GATEWAY, pinned, True),
+        (images.HIGRESS_GATEWAY, pinned, True),
         (f"127.0.0.1:5000/mirror@{pinned}", pinned, True),
         ("127.0.0.1:5000/mirror:v2.2.4", pinned, True),
         ("127.0.0.1:5000/mirror:v2.2.4", A, False),
     ):
         repository = reference.rpartition("@")[0] or reference.rpartition(":")[0]
         there, _ = daemon({reference: image(f"{repository}@{digest}")})
-        found = docker_images.pulled(there, reference).digest
-        assert docker_images.is_pinned(GatewayKind.HIGRESS, found, None) is right
-        assert not docker_images.is_pinned(GatewayKind.ENVOY, found, None)
+        found = images.pulled(there, reference).digest
+        assert images.is_pinned(GatewayKind.HIGRESS, found, None) is right
+        assert not images.is_pinned(GatewayKind.ENVOY, found, None)
 
 
 # --- Assembled ----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def members(archive: bytes) -> dict[str, bytes]:
 
 def test_an_image_holds_its_files_and_nothing_of_this_machine(daemon: Any) -> None:
     there, images = daemon()
-    name = docker_images.assembled(there, "p/x", {"bin/x": b"program"}, "/bin/x")
+    name = images.assembled(there, "p/x", {"bin/x": b"program"}, "/bin/x")
     archive = members(images.loaded[0])
     (manifest,) = json.loads(archive.pop("manifest.json"))
     assert manifest["RepoTags"] == [name]
@@ -174,35 +174,35 @@ def test_an_image_holds_its_files_and_nothing_of_this_machine(daemon: Any) -> No
     assert (config["os"], config["architecture"]) == ("linux", "amd64")
     assert config["config"] == {
         "Entrypoint": ["/bin/x"],
-        "Labels": {docker_images.IMAGE_LABEL: "true"},
+        "Labels": {images.IMAGE_LABEL: "true"},
     }
     assert members(archive["layer.tar"]) == {"bin/x": b"program"}
     assert config["rootfs"]["diff_ids"] == [f"sha256:{sha256_of(archive['layer.tar'])}"]
 
 
 def test_the_same_files_give_the_same_image_and_others_another(daemon: Any) -> None:
-    there, images = daemon()
+    there, loaded = daemon()
 
     def name(**files: bytes) -> str:
-        return docker_images.assembled(there, "p/x", files, "/x")
+        return images.assembled(there, "p/x", files, "/x")
 
     assert name(a=b"1", b=b"2") == name(b=b"2", a=b"1")
-    assert images.loaded[0] == images.loaded[1]
+    assert loaded.loaded[0] == loaded.loaded[1]
     others = {
         name(a=b"1"),
         name(a=b"1", b=b"3"),
-        docker_images.assembled(there, "p/x", {"a": b"1", "b": b"2"}, "/y"),
-        docker_images.assembled(there, "p/x", {"a": b"1", "b": b"2"}, "/x", "linux/arm64"),
+        images.assembled(there, "p/x", {"a": b"1", "b": b"2"}, "/y"),
+        images.assembled(there, "p/x", {"a": b"1", "b": b"2"}, "/x", "linux/arm64"),
     }
     assert len(others | {name(a=b"1", b=b"2")}) == 5
 
 
 def test_an_image_that_is_there_is_not_put_together_again(daemon: Any) -> None:
     there, images = daemon()
-    name = docker_images.assembled(there, "p/x", {"x": b"1"}, "/x")
+    name = images.assembled(there, "p/x", {"x": b"1"}, "/x")
     images.here[name] = image()
     images.loaded.clear()
-    assert docker_images.assembled(there, "p/x", {"x": b"1"}, "/x") == name
+    assert images.assembled(there, "p/x", {"x": b"1"}, "/x") == name
     assert images.loaded == []
 
 
@@ -220,14 +220,14 @@ def ldd(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def shows(text: str, *, succeeded: bool = True) -> None:
         done = SimpleNamespace(stdout=text.encode(), succeeded=succeeded, last_line="no such file")
-        monkeypatch.setattr(command, "run", lambda _argv: done)
+        monkeypatch.setattr(subprocesses, "run", lambda _argv: done)
 
     return shows
 
 
 def test_the_libraries_are_those_that_the_loader_names(ldd: Any, tmp_path: Path) -> None:
     ldd(LDD)
-    assert [str(path) for path in docker_images._libraries(tmp_path)] == [
+    assert [str(path) for path in images._libraries(tmp_path)] == [
         "/lib/x86_64-linux-gnu/libc.so.6",
         "/lib/x86_64-linux-gnu/libm.so.6",
         "/lib64/ld-linux-x86-64.so.2",
@@ -251,7 +251,7 @@ def test_a_library_that_is_missing_is_named(
 ) -> None:
     ldd(text, succeeded=succeeded)
     with pytest.raises(GatewayError) as caught:
-        docker_images._libraries(tmp_path / "envoy")
+        images._libraries(tmp_path / "envoy")
     assert caught.value.sentence == (
         f"{tmp_path}/envoy cannot be put into an image: {said}; expected every library that its "
         "loader needs on this machine"

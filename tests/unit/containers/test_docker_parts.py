@@ -11,10 +11,10 @@ import pytest
 from docker.errors import NotFound
 from testcontainers.core.config import testcontainers_config
 
-from containers import docker_parts
-from containers.docker_parts import OWNER_LABEL, RUN_LABEL, OwnNetwork, Part
-from wasm import ownership
-from wasm.errors import GatewayError
+from containers.docker import parts
+from containers.docker.parts import OWNER_LABEL, RUN_LABEL, OwnNetwork, Part
+from wasm.foundation import owners
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ def test_every_part_is_held_to_the_rules(docker: Any, part: Any) -> None:
     assert told["read_only"] is True
     assert told["user"] == "65532:65532"
     assert (told["mem_limit"], told["pids_limit"]) == ("2g", 256)
-    assert told["labels"] == {RUN_LABEL: "run-1", OWNER_LABEL: str(ownership.here())}
+    assert told["labels"] == {RUN_LABEL: "run-1", OWNER_LABEL: str(owners.here())}
     assert told["name"] == "gateway-proof-run-1-upstream"
     assert told["tmpfs"] == {"/tmp": "size=64m"}  # noqa: S108 - in the container
     assert told["log_config"] == {"Type": "json-file", "Config": {}}
@@ -164,7 +164,7 @@ def test_files_go_into_a_volume_readable_by_all_in_one_archive_and_folders_can_b
         pass
     (mount,) = docker.created[0]["mounts"]
     assert (mount["Target"], mount["Type"], mount["Source"]) == ("/proof", "volume", "")
-    assert mount["VolumeOptions"]["Labels"] == docker_parts.labels("run-1")
+    assert mount["VolumeOptions"]["Labels"] == parts.labels("run-1")
     ((folder, archive),) = docker.container.archives
     assert folder == "/proof"
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -233,7 +233,7 @@ def test_a_network_is_named_and_labelled_for_its_run(
     assert docker.created == [
         {
             "name": f"gateway-proof-run-1-{name}",
-            "labels": docker_parts.labels("run-1"),
+            "labels": parts.labels("run-1"),
             "internal": internal,
             "driver": "bridge",
         }

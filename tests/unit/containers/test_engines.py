@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from containers import docker_daemon, docker_images, engines
+from containers import engines
+from containers.docker import images, server
 from containers.options import TESTBED_OPTIONS
 from containers.records import EngineKind, GatewayKind
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,8 +92,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         return refused
 
     def of(daemon: bool, image: bool) -> list[str]:  # noqa: FBT001 - a row of MACHINES
-        monkeypatch.setattr(docker_daemon, "connect", connect if daemon else refuse(NO_DAEMON))
-        monkeypatch.setattr(docker_images, "pulled", pulled if image else refuse(NO_IMAGE))
+        monkeypatch.setattr(server, "connect", connect if daemon else refuse(NO_DAEMON))
+        monkeypatch.setattr(images, "pulled", pulled if image else refuse(NO_IMAGE))
         return asked
 
     return of

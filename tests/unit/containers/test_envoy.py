@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from containers import envoy
-from wasm import toolchain
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
+from wasm.golang import toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

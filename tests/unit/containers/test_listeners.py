@@ -12,7 +12,7 @@ from containers import admin, envoy_config
 from containers.envoy_config import Address, Wiring
 from containers.listeners import Listeners
 from containers.records import Listener
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from containers import process_engine
+from containers.process import engine as process_engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from containers import processes, readiness
+from containers import readiness
+from containers.process import processes
 from containers.records import Limits
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     import socket

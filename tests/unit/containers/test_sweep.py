@@ -16,18 +16,19 @@ import requests
 from docker.errors import APIError, NotFound
 
 from containers import __main__ as command
-from containers import docker_daemon, sweep
-from containers.docker_images import IMAGE_LABEL
-from containers.docker_parts import OWNER_LABEL, RUN_LABEL
+from containers import sweep
+from containers.docker import server
+from containers.docker.images import IMAGE_LABEL
+from containers.docker.parts import OWNER_LABEL, RUN_LABEL
 from containers.records import EngineKind
-from wasm import cache, ownership
-from wasm.errors import GatewayError
+from wasm.foundation import cache, owners
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-OURS = ownership.here()
+OURS = owners.here()
 GONE = str(replace(OURS, started=OURS.started - 9))
 ELSEWHERE = str(replace(OURS, place=replace(OURS.place, machine="00000000"), started=1.0))
 
@@ -159,8 +160,8 @@ def client() -> Any:
 @pytest.fixture
 def answers(client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The daemon that answers, beside a cache that nobody uses."""
-    daemon: Any = docker_daemon.Daemon(client, "1.0", "linux/amd64")
-    monkeypatch.setattr("containers.docker_daemon.connect", lambda: daemon)
+    daemon: Any = server.Daemon(client, "1.0", "linux/amd64")
+    monkeypatch.setattr("containers.docker.server.connect", lambda: daemon)
     monkeypatch.setenv("GATEWAY_PROOF_CACHE", str(tmp_path / "cache"))
     return client
 
@@ -271,7 +272,7 @@ def test_what_was_removed_is_reported_even_if_the_daemon_goes_away_then(answers:
 def test_work_that_was_removed_is_reported_though_no_daemon_answers(
     abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("containers.docker_daemon.connect", refuses)
+    monkeypatch.setattr("containers.docker.server.connect", refuses)
     swept = sweep.of_dead_runs(EngineKind.DOCKER)
     assert str(next(swept)) == f"swept: work folder {abandoned.name}"
     with pytest.raises(GatewayError):
@@ -369,7 +370,7 @@ def test_a_run_sweeps_no_image(answers: Docker) -> None:
 def test_a_process_run_does_not_ask_docker(
     abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("containers.docker_daemon.connect", lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr("containers.docker.server.connect", lambda: pytest.fail("it was asked"))
     assert lines(sweep.of_dead_runs(EngineKind.PROCESS)) == (
         f"swept: work folder {abandoned.name}",
     )
@@ -465,7 +466,7 @@ def test_clean_removes_images_and_cache_too(answers: Docker, abandoned: Path) ->
 def test_clean_without_a_daemon_says_so_and_does_the_rest(
     abandoned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("containers.docker_daemon.connect", refuses)
+    monkeypatch.setattr("containers.docker.server.connect", refuses)
     assert lines(sweep.everything_unused()) == (
         f"swept: work folder {abandoned.name}",
         "kept: whatever Docker has: no Docker daemon answers at /a (No such file)",

@@ -14,7 +14,7 @@ from containers.endings import Ending
 from containers.exchange import Request
 from containers.records import Cleanup, Limits, ProcessSeen, TestbedFacts
 from containers.testbed import FileLog, Testbed
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
     import socket

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from containers import upstream_program
-from wasm import cache, toolchain
-from wasm.errors import BuildError
+from wasm.foundation import cache
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path

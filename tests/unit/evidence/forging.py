@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from containers.records import Cleanup
-from sessions.evidence import bundle, store
-from sessions.evidence.records import (
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import store
+from sessions.evidence.record.records import (
     Comparison,
     Counts,
     Run,

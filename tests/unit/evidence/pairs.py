@@ -10,8 +10,8 @@ import msgspec
 
 from containers.exchange import Answer
 from containers.records import Cleanup, ProcessSeen
-from sessions.evidence.attached import Attached, Excerpt
-from sessions.evidence.compare import compare
+from sessions.evidence.pair.compare import compare
+from sessions.evidence.report.log_excerpts import Attached, Excerpt
 from sessions.matrix.case import Mode
 from tests.unit.evidence import runs
 from tests.unit.evidence.runs import module, results, run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from containers.exchange import Attempt
-    from sessions.evidence.records import Comparison, Run
+    from sessions.evidence.record.records import Comparison, Run
     from sessions.matrix.case import Case
     from sessions.matrix.records import Observation, Result
 

@@ -16,22 +16,23 @@ from containers.envoy_config import Address, Wiring
 from containers.exchange import Answer
 from containers.records import AdapterFacts, Cleanup, Listener, ProcessSeen, TestbedFacts, Timings
 from containers.testbed import Plan
-from sessions.evidence import bundle, folders, inputs, store
-from sessions.evidence.records import Counts, exchanges_s, first_keys
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import folders, inputs, store
+from sessions.evidence.record.records import Counts, exchanges_s, first_keys
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from tests.unit.evidence.runs import CASES, facts, module, run
 from tests.unit.matrix.observations import ADDRESS, CONTROL, KLING, defective, right
+from wasm.gotest.test_events import Suite
+from wasm.gotest.unit import UnitRun
 from wasm.records import Fix, FixKind, Origin, Patch, Variant, sha256_of
-from wasm.suite import Suite
-from wasm.unit import UnitRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from containers.exchange import Attempt
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
     from sessions.matrix.case import Case
     from sessions.matrix.records import Cell, Observation, Result
 

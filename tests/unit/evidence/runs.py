@@ -16,7 +16,7 @@ from containers.records import (
     TestbedFacts,
     Timings,
 )
-from sessions.evidence.records import Counts, Machine, Run
+from sessions.evidence.record.records import Counts, Machine, Run
 from sessions.matrix.case import Mode
 from tests.unit.matrix.observations import (
     ADDRESS,
@@ -26,7 +26,7 @@ from tests.unit.matrix.observations import (
     result,
     right,
 )
-from wasm.goversion import GoChoice
+from wasm.golang.goversion import GoChoice
 from wasm.records import Fix, FixKind, Module, Origin, Patch, Source, Variant
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from containers.records import EngineKind
-from sessions.evidence import facts as told
-from sessions.evidence.alike import refuse_unlike
-from sessions.evidence.differences import differences
+from sessions.evidence.pair.comparable import refuse_unlike
+from sessions.evidence.record.json_diff import differences
+from sessions.evidence.report import report_fields as told
 from tests.unit.evidence.runs import CASES, FIX, GATEWAY, facts, module, run
 from tests.unit.matrix.observations import CONTROL, KLING
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 from wasm.records import FixKind, Origin, Patch, Variant
 
 if TYPE_CHECKING:
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
 
 B, F = Variant.BASELINE, Variant.FIXED
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sessions.evidence import archive
-from wasm.errors import EvidenceError
+from sessions.evidence.pair import archive
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

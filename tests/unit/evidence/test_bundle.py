@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sessions.evidence import bundle, schemas, store, unit_results, verification
-from sessions.evidence.records import PairVerdict, UnitState
+from sessions.evidence import verify
+from sessions.evidence.pair import bundle, schemas, unit_results
+from sessions.evidence.record import store
+from sessions.evidence.record.records import PairVerdict, UnitState
 from tests.unit.evidence import recorded
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
+from wasm.gotest.test_events import Suite
 from wasm.records import Variant
-from wasm.suite import Suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,13 +160,13 @@ def test_a_pair_that_is_not_proven_did_not_pass(tmp_path: Path) -> None:
     assert predicate["failedTests"] == [
         f"fixed/kling-text-to-video/retry/{repeat}" for repeat in (1, 2, 3)
     ]
-    found = verification.of(made.folder)
+    found = verify.of(made.folder)
     assert found.holds, "evidence of a refutation is evidence too"
     assert found.lines[-1] == (
         f"verified: all {len(found.made)} checks of the bundle hold; what it says is: refuted; "
         "Go's tests: not run"
     )
-    (alone,) = verification.of(runs[F]).lines[-1:]
+    (alone,) = verify.of(runs[F]).lines[-1:]
     assert alone.partition("; ")[2] == (
         "what it says is: it does not show what its variant claims: fixed: 3 of 12 cells are not "
         "as declared, first kling-text-to-video/retry/1: expected no check to fail, failed: "
@@ -178,11 +180,11 @@ def test_a_run_that_was_interrupted_is_inconclusive_and_its_evidence_holds(tmp_p
     recorded.write(runs[F], F, recorded.results(F)[:5], failure="interrupted")
     made = bundle.make(tmp_path, runs, None)
     assert made.comparison.verdict == "inconclusive"
-    found = verification.of(made.folder)
+    found = verify.of(made.folder)
     assert found.failed == ()
     assert "; what it says is: inconclusive; " in found.lines[-1]
     assert (
-        verification.of(runs[F])
+        verify.of(runs[F])
         .lines[-1]
         .endswith(
             " checks of the run hold; what it says is: it does not show what its variant claims: "
@@ -237,7 +239,7 @@ def test_results_of_the_very_module_and_tree_are_taken_in_and_verified(tmp_path:
     assert (suite.command, suite.passed, suite.skipped) == ("go test -json ./...", 7, 1)
     assert suite.problem == ""
     assert made.comparison.headline.endswith("; Go's tests: passed")
-    found = verification.of(made.folder)
+    found = verify.of(made.folder)
     assert found.failed == ()
     assert found.says.endswith("proven; Go's tests: passed")
 
@@ -266,7 +268,7 @@ def test_results_of_anything_else_are_left_out_and_the_headline_says_so(
     assert not (made.folder / "unit").exists()
     assert made.comparison.verdict is PairVerdict.PROVEN
     assert made.comparison.headline.endswith(f"; Go's tests: {state}")
-    found = verification.of(made.folder)
+    found = verify.of(made.folder)
     assert found.failed == ()
     assert found.says.endswith(f"proven; Go's tests: {state}")
 
@@ -280,7 +282,7 @@ def test_such_results_put_into_a_bundle_are_seen(tmp_path: Path, other: str) -> 
     path = made.folder / "unit" / "fixed.json"
     store.write_json(path, recorded.unit_run(run, **OTHERS[other][0]))
     store.seal(made.folder)
-    assert "unit results" in {each.check for each in verification.of(made.folder).failed}
+    assert "unit results" in {each.check for each in verify.of(made.folder).failed}
 
 
 def test_results_of_which_nothing_can_be_read_or_that_nobody_sealed_are_none(
@@ -331,7 +333,7 @@ def test_red_go_tests_are_in_every_output_and_verified(tmp_path: Path) -> None:
     assert "3 failed on the fixed module" in first
     page = (made.folder / "report.html").read_text()
     assert "3 failed on the fixed module" in page[: page.index("<nav")]
-    found = verification.of(made.folder)
+    found = verify.of(made.folder)
     assert (found.failed, found.says) == ((), "what it says is: refuted; Go's tests: failed")
 
 
@@ -344,7 +346,7 @@ def test_a_verdict_that_leaves_red_go_tests_out_is_seen(tmp_path: Path) -> None:
     for name in ("comparison.json", "statement.json", "report.html", "report.md"):
         (red.folder / name).write_bytes((green.folder / name).read_bytes())
     store.seal(red.folder)
-    failed = {each.check: each.problems for each in verification.of(red.folder).failed}
+    failed = {each.check: each.problems for each in verify.of(red.folder).failed}
     assert {*failed} == {"comparison", "reports"}
     assert any('verdict is "proven", expected "refuted"' in p for p in failed["comparison"])
 
@@ -369,7 +371,7 @@ def test_changed_results_are_seen(tmp_path: Path) -> None:
     path = made.folder / "unit" / "fixed.json"
     path.write_bytes(path.read_bytes().replace(b'"passed": 7', b'"passed": 8'))
     store.seal(made.folder)
-    failed = {each.check: each.problems for each in verification.of(made.folder).failed}
+    failed = {each.check: each.problems for each in verify.of(made.folder).failed}
     assert {*failed} == {"comparison", "reports"}
     assert any("unit.fixed.suites[0].passed is 7, expected 8" in p for p in failed["comparison"])
 
@@ -381,7 +383,7 @@ def test_a_credential_in_a_failing_test_s_lines_is_masked(tmp_path: Path) -> Non
     made = bundle.make(tmp_path, runs, None)
     text = (made.folder / "unit" / "fixed.json").read_text()
     assert "got masked-24-characters" in text
-    assert verification.of(made.folder).failed == ()
+    assert verify.of(made.folder).failed == ()
 
 
 # --- Time ---------------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from containers.docker_images import HIGRESS_GATEWAY
+from containers.docker.images import HIGRESS_GATEWAY
 from containers.records import Cleanup, GatewayKind, ProcessSeen
-from sessions.evidence import store, unit_results
-from sessions.evidence.compare import compare
-from sessions.evidence.records import Comparison, Counts, PairVerdict, Run, UnitSummary
+from sessions.evidence.pair import unit_results
+from sessions.evidence.pair.compare import compare
+from sessions.evidence.record import store
+from sessions.evidence.record.records import Comparison, Counts, PairVerdict, Run, UnitSummary
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from sessions.matrix.verdict import Verdict
@@ -29,14 +30,14 @@ from tests.unit.matrix.observations import (
     result,
     right,
 )
+from wasm.gotest.test_events import Suite
 from wasm.records import Variant, sha256_of
-from wasm.suite import Suite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sessions.matrix.records import Observation, Result
-    from wasm.unit import UnitRun
+    from wasm.gotest.unit import UnitRun
 
 B, F = Variant.BASELINE, Variant.FIXED
 GONE = "the gateway was ended by SIGKILL before the matrix was done"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sessions.evidence import schemas, verification
+from sessions.evidence import verify
+from sessions.evidence.pair import schemas
 from tests.unit.evidence import recorded
 
 if TYPE_CHECKING:
@@ -82,4 +83,4 @@ def test_every_file_is_in_a_bundle(tmp_path: Path) -> None:
 
 
 def test_every_check_is_one_of_verify_and_none_is_left_out() -> None:
-    assert {check for _, checks in ROWS.values() for check in checks} == {*verification.CHECKS}
+    assert {check for _, checks in ROWS.values() for check in checks} == {*verify.CHECKS}

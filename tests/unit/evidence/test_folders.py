@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.evidence import folders
-from wasm.errors import EvidenceError
+from sessions.evidence.record import folders
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from sessions.evidence.compare import compare
-from sessions.evidence.founded import refuse_unfounded
+from sessions.evidence.pair.compare import compare
+from sessions.evidence.pair.rejudge import refuse_unfounded
 from sessions.matrix.verdict import Verdict
 from tests.unit.evidence.runs import GONE, results, run
 from tests.unit.matrix.observations import KLING, attempt
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:

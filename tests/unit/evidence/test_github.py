@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from markdown_it import MarkdownIt
 
-from sessions.evidence import github, screen
+from sessions.evidence.report import github, terminal_report
 from tests.unit.evidence import pairs
 from tests.unit.evidence.pairs import CONTROLS, TAGS
 from tests.unit.evidence.runs import module
@@ -70,7 +70,7 @@ def test_what_failed_becomes_an_annotation_each_above_the_verdict(
 ) -> None:
     monkeypatch.setenv(github.ACTIONS, "true")
     monkeypatch.delenv(github.SUMMARY, raising=False)
-    screen.show(pairs.refuted().comparison, tmp_path)
+    terminal_report.show(pairs.refuted().comparison, tmp_path)
     lines = capsys.readouterr().out.splitlines()
     *cells, repeats = [line for line in lines if line.startswith("::")]
     assert "disagree" in repeats

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.evidence import html
+from sessions.evidence.report import html
 from tests.unit.evidence import pairs, runs
 from tests.unit.evidence.pairs import CONTROLS, LONG, TAGS, beside
 from tests.unit.evidence.runs import module

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from sessions.evidence import facts, markdown, markup
+from sessions.evidence.report import markdown, markup, report_fields
 from tests.unit.evidence import pairs
 from tests.unit.evidence.pairs import CONTROLS, MARKDOWN, TAGS, beside
 from tests.unit.evidence.runs import FIX, module, run
@@ -274,7 +274,7 @@ def test_a_work_tree_is_run_again_by_its_commit_and_its_patch(*, dirty: bool) ->
     made = module(F, commit="9" * 40, dirty=dirty, uncommitted=changes, fix=fix, unpublished=True)
     command = ["--variant=fixed", "--baseline-ref=main", "--fixed-worktree", "--go=go1.26.8"]
 
-    *before, last = facts.rerun(run(B), run(F, module=made, command=command), unit=False)
+    *before, last = report_fields.rerun(run(B), run(F, module=made, command=command), unit=False)
 
     assert ("--fixed-worktree" in last.split()) is dirty
     assert (f"--fixed-ref={'9' * 40}" in last.split()) is not dirty
@@ -287,7 +287,7 @@ def test_a_report_names_what_was_left_out_and_what_nobody_else_can_fetch() -> No
     fix = replace(FIX, left_out=["HEAD (abc123)"], applied="structural rules")
     made = module(F, fix=fix, unpublished=True)
 
-    told = {each.what: each.fixed for each in facts.provenance(run(B), run(F, module=made))}
+    told = {each.what: each.fixed for each in report_fields.provenance(run(B), run(F, module=made))}
 
     assert told["not part of the fixed module"] == "HEAD (abc123)"
     assert told["how it was applied"] == "structural rules"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from sessions.evidence import mutants, store
+from sessions.evidence.record import store
+from sessions.evidence.report import mutants
 from sessions.matrix.case import Mode
 from tests.unit.evidence.runs import SOURCE, module, results, run
 from tests.unit.matrix.observations import KLING, result, right
-from wasm.errors import EvidenceError
-from wasm.mutants import MutantRecord, MutantRun
+from wasm.fix_4396.mutants import MutantRecord, MutantRun
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:

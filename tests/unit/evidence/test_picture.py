@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sessions.evidence import picture, rows
+from sessions.evidence.report import comparison_table, sequence_diagram
 from sessions.matrix.case import Mode
 from sessions.matrix.checks import CheckName
 from tests.unit.evidence.pairs import in_time, many, proven, refuted
@@ -20,11 +20,13 @@ B, F = Variant.BASELINE, Variant.FIXED
 PATH = "/v1/videos/text2video?trace=1"
 
 
-def drawn(seen: Observation, mode: Mode = Mode.RETRY, variant: Variant = B) -> picture.Picture:
-    return picture.of(KLING, result(KLING, mode, variant, seen))
+def drawn(
+    seen: Observation, mode: Mode = Mode.RETRY, variant: Variant = B
+) -> sequence_diagram.Picture:
+    return sequence_diagram.of(KLING, result(KLING, mode, variant, seen))
 
 
-def told(of: picture.Picture) -> list[tuple[str, str, str, str, bool]]:
+def told(of: sequence_diagram.Picture) -> list[tuple[str, str, str, str, bool]]:
     return [(m.way, m.key, m.text, m.at, m.wrong) for m in of.messages]
 
 
@@ -90,17 +92,23 @@ def test_a_key_that_is_not_declared_is_never_repeated() -> None:
     other = attempt(KLING, 2, key="dummy-key-z")
     changed = msgspec.structs.replace(seen, attempts=(seen.attempts[0], other))
     found = drawn(changed)
-    assert found.messages[3].key == picture.NOT_DECLARED
-    assert picture.headers(KLING, other)[-1] == ("authorization", "(not declared, 18 characters)")
-    assert picture.headers(KLING, seen.attempts[0])[-1] == ("authorization", "Bearer dummy-key-a")
+    assert found.messages[3].key == sequence_diagram.NOT_DECLARED
+    assert sequence_diagram.headers(KLING, other)[-1] == (
+        "authorization",
+        "(not declared, 18 characters)",
+    )
+    assert sequence_diagram.headers(KLING, seen.attempts[0])[-1] == (
+        "authorization",
+        "Bearer dummy-key-a",
+    )
     every = result(KLING, Mode.RETRY, B, changed).checks
-    assert "dummy-key-z" not in str([picture.words(KLING, check) for check in every])
+    assert "dummy-key-z" not in str([sequence_diagram.words(KLING, check) for check in every])
     assert "dummy-key-z" not in str(found.findings + found.messages[3].findings)
 
 
 def test_equal_repeats_are_one_and_different_ones_are_apart() -> None:
     pair = refuted()
-    row = rows.of(pair.baseline, {B: pair.baseline_results, F: pair.fixed_results})[0]
+    row = comparison_table.of(pair.baseline, {B: pair.baseline_results, F: pair.fixed_results})[0]
     assert [alike.repeats for alike in row.lanes[0].alike] == [(1, 2)]
     assert [alike.repeats for alike in row.lanes[1].alike] == [(1,), (2,)]
     assert (row.as_declared, row.state) == (False, "not as declared")
@@ -109,24 +117,26 @@ def test_equal_repeats_are_one_and_different_ones_are_apart() -> None:
 
 def test_what_was_planned_and_is_not_there_is_a_cell_too() -> None:
     pair = proven()
-    row = rows.of(pair.baseline, {B: pair.baseline_results, F: pair.fixed_results[:-1]})[-1]
+    row = comparison_table.of(
+        pair.baseline, {B: pair.baseline_results, F: pair.fixed_results[:-1]}
+    )[-1]
     assert [outcome.sign for outcome in row.lanes[1].outcomes] == ["✓", "–"]  # noqa: RUF001 - ours
     assert row.state == "no valid observation"
 
 
 def test_every_attempt_is_counted_where_it_arrived() -> None:
     pair = proven()
-    assert rows.arrivals(pair.baseline, pair.baseline_results) == (12, 12)
+    assert comparison_table.arrivals(pair.baseline, pair.baseline_results) == (12, 12)
     elsewhere = msgspec.structs.replace(pair.baseline, upstream_address="127.0.0.1:1")
-    assert rows.arrivals(elsewhere, pair.baseline_results) == (12, 0)
+    assert comparison_table.arrivals(elsewhere, pair.baseline_results) == (12, 0)
 
 
 def test_of_very_many_rows_the_wrong_one_comes_first_and_the_rest_is_in_crowds() -> None:
     pair = many(100, 1)
-    every = rows.of(pair.baseline, {B: pair.baseline_results, F: pair.fixed_results})
-    shown, crowds = rows.shown(every, 60)
+    every = comparison_table.of(pair.baseline, {B: pair.baseline_results, F: pair.fixed_results})
+    shown, crowds = comparison_table.shown(every, 60)
     assert (len(every), len(shown)) == (200, 11)
     assert (shown[0].case.name, shown[0].as_declared) == ("survey-0099", False)
     assert {row.mode for row in shown} == {Mode.RETRY, Mode.DIRECT}
     assert sorted(len(crowd.names) for crowd in crowds) == [94, 95]
-    assert rows.shown(every[:60], 60) == (every[:60], ())
+    assert comparison_table.shown(every[:60], 60) == (every[:60], ())

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.evidence import bundle, markdown, publishable, store, verification
+from sessions.evidence import verify
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import redact, store
+from sessions.evidence.report import markdown
 from tests.unit.evidence import forging, pairs, recorded
 from tests.unit.evidence.runs import FIX, module, results, run
 from wasm.records import FixKind, Origin, Patch, Variant
 
 if TYPE_CHECKING:
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
 
 B, F = Variant.BASELINE, Variant.FIXED
 # Made up, and put together here so that no scanner takes this file for a leak.
@@ -81,12 +84,12 @@ PATCHES = {
 def test_what_a_patch_adds_is_masked_line_by_line_so_that_it_still_applies(
     before: str, after: str
 ) -> None:
-    changed, masked = publishable.module(module(B, uncommitted=Patch.of(before.encode())))
+    changed, masked = redact.module(module(B, uncommitted=Patch.of(before.encode())))
     assert changed.source.uncommitted == Patch.of(after.encode())
     assert masked == [store.UNCOMMITTED]
     assert after.count("\n") == before.count("\n")
-    assert [*publishable.in_patch(after)] == []
-    assert publishable.module(changed) == (changed, [])
+    assert [*redact.in_patch(after)] == []
+    assert redact.module(changed) == (changed, [])
 
 
 KEPT = {
@@ -104,7 +107,7 @@ KEPT = {
 @pytest.mark.parametrize("text", KEPT.values(), ids=KEPT)
 def test_what_a_patch_does_not_add_is_kept(text: str) -> None:
     built = module(B, uncommitted=Patch.of(text.encode()))
-    assert publishable.module(built) == (built, [])
+    assert redact.module(built) == (built, [])
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +126,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def secrets(folder: Path) -> tuple[str, ...]:
-    return next(each.problems for each in verification.of(folder).made if each.check == "secrets")
+    return next(each.problems for each in verify.of(folder).made if each.check == "secrets")
 
 
 @pytest.mark.parametrize(("before", "after"), PATCHES.values(), ids=PATCHES)
@@ -171,7 +174,7 @@ def told_at(home: str, variant: Variant = F) -> Run:
 
 def test_the_author_s_folders_are_named_as_anyone_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
-    told, masked = publishable.record(told_at("/home/someone"))
+    told, masked = redact.record(told_at("/home/someone"))
     assert masked == []
     assert told.command == [
         *("python", "--run-dir=./evidence/runs/x", "--source=~/higress"),
@@ -190,7 +193,7 @@ def test_a_report_to_be_pasted_does_not_say_where_its_author_keeps_files(
     monkeypatch.setenv("HOME", home)
     for told, at_home in (
         ([told_at(home, variant) for variant in Variant], True),
-        ([publishable.record(told_at(home, variant))[0] for variant in Variant], False),
+        ([redact.record(told_at(home, variant))[0] for variant in Variant], False),
     ):
         baseline, fixed = told
         pair = pairs.pair(baseline, results(B), fixed, results(F))
@@ -204,7 +207,7 @@ def test_a_home_that_is_the_root_itself_is_no_name_for_everything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HOME", "/")
-    assert publishable.texts(["/usr/bin/go", "/"]) == ["/usr/bin/go", "/"]
+    assert redact.texts(["/usr/bin/go", "/"]) == ["/usr/bin/go", "/"]
 
 
 @pytest.mark.parametrize("kind", FixKind)
@@ -213,7 +216,7 @@ def test_of_a_fix_only_what_the_work_tree_adds_is_masked(kind: FixKind) -> None:
     before, after = PATCHES["a new key"]
     fix = replace(FIX, origin=Origin(kind=kind, name="x"), patch=Patch.of(before.encode()))
 
-    found, masked = publishable.module(module(F, fix=fix))
+    found, masked = redact.module(module(F, fix=fix))
 
     is_masked = kind is FixKind.WORK_TREE
     assert found.source.fix is not None

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from containers.records import Cleanup, ProcessSeen, Timings
-from sessions.evidence import store
-from sessions.evidence.recorder import Recorder
+from sessions.evidence.record import store
+from sessions.evidence.record.recorder import Recorder
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
 from tests.unit.evidence import recorded

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from sessions.evidence import __main__ as command
-from sessions.evidence import folders, store
+from sessions.evidence.record import folders, store
 from tests.unit.evidence import recorded as by_hand
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 PROJECT = Path(__file__).parents[3]

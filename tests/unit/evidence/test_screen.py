@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.evidence import screen
-from sessions.evidence.compare import compare
+from sessions.evidence.pair.compare import compare
+from sessions.evidence.report import terminal_report
 from tests.unit.evidence import pairs
 from tests.unit.evidence.runs import GONE, module, results, run
 from tests.unit.matrix.observations import KLING, defective
@@ -24,7 +24,7 @@ from tests.unit.matrix.observations import result as result_of
 from wasm.records import Variant
 
 if TYPE_CHECKING:
-    from sessions.evidence.records import Comparison
+    from sessions.evidence.record.records import Comparison
     from sessions.matrix.records import Result
 
 B, F = Variant.BASELINE, Variant.FIXED
@@ -37,7 +37,7 @@ def compared(fixed: list[Result] | None = None) -> Comparison:
 
 
 def piped(comparison: Comparison, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    screen.show(comparison, BUNDLE)
+    terminal_report.show(comparison, BUNDLE)
     return capsys.readouterr().out.splitlines()
 
 
@@ -55,7 +55,7 @@ def in_a_terminal(
         # Rich asks these three for the width; the terminal is ours alone.
         for stream in ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"):
             monkeypatch.setattr(sys, stream, terminal)
-        screen.show(comparison, BUNDLE)
+        terminal_report.show(comparison, BUNDLE)
         monkeypatch.undo()
     shown = b""
     # Once the terminal is closed and read to its end, reading it is an error.

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.evidence import bundle, screen, signing, store, verification
-from sessions.evidence.records import Comparison
+from sessions.evidence import verify
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import signing, store
+from sessions.evidence.record.records import Comparison
+from sessions.evidence.report import terminal_report
 from tests.unit.evidence import forging, recorded
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,12 +42,12 @@ def signed(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def problem(folder: Path, allowed: Path | None) -> str:
-    found = {each.check: each for each in verification.of(folder, allowed).failed}
+    found = {each.check: each for each in verify.of(folder, allowed).failed}
     return " ".join(found["signature"].problems)
 
 
 def told(folder: Path, allowed: Path | None) -> str:
-    found = verification.of(folder, allowed)
+    found = verify.of(folder, allowed)
     assert found.failed == ()
     return next(each.told for each in found.made if each.check == "signature")
 
@@ -94,14 +97,14 @@ def test_the_terminal_names_the_signature_and_its_key(
         ["ssh-keygen", "-l", "-f", keys / "mine.pub"], capture_output=True, text=True, check=True
     )
     comparison = msgspec.json.decode((signed / bundle.COMPARISON).read_bytes(), type=Comparison)
-    screen.show(comparison, signed)
+    terminal_report.show(comparison, signed)
     line = f"signed    SHA256SUMS.sig, with the key {listed.stdout.split()[1]}"
     assert line in capsys.readouterr().out.splitlines()
     monkeypatch.setenv("PATH", str(tmp_path))
-    screen.show(comparison, signed)
+    terminal_report.show(comparison, signed)
     assert "signed    SHA256SUMS.sig" in capsys.readouterr().out.splitlines()
     (recorded.copied(signed, tmp_path / "other") / store.SIGNATURE).unlink()
-    screen.show(comparison, tmp_path / "other")
+    terminal_report.show(comparison, tmp_path / "other")
     assert "SHA256SUMS.sig" not in capsys.readouterr().out
 
 
@@ -119,7 +122,7 @@ def test_a_forger_who_makes_every_hash_match_does_not_have_the_key(
     folder = recorded.copied(signed, tmp_path / "bundle")
     (folder / "baseline" / "logs" / "gateway.log").write_text("another\n")
     forging.rehash(folder)
-    found = [each.check for each in verification.of(folder, keys / "allowed").failed]
+    found = [each.check for each in verify.of(folder, keys / "allowed").failed]
     assert found == ["signature"]
     assert problem(folder, None).startswith(
         "SHA256SUMS.sig is no valid signature on this SHA256SUMS: "
@@ -173,4 +176,4 @@ def test_without_openssh_there_is_a_sentence(
 
 def test_a_file_of_signers_that_is_not_there_is_refused(signed: Path, tmp_path: Path) -> None:
     with pytest.raises(EvidenceError, match=r"no file of allowed signers at .*--allowed-signers"):
-        verification.of(signed, tmp_path / "none")
+        verify.of(signed, tmp_path / "none")

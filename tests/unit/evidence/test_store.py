@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.evidence import store
+from sessions.evidence.record import store
 from tests.unit.evidence.runs import results, run
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 from wasm.records import Variant
 
 if TYPE_CHECKING:

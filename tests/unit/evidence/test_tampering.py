@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from sessions.evidence import bundle, store, verification
-from sessions.evidence.findings import Findings
-from sessions.evidence.verification import reading, side
+from sessions.evidence import verify
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import store
+from sessions.evidence.record.check_results import Findings
+from sessions.evidence.verify import reading, side
 from sessions.matrix.records import Result
 from tests.unit.evidence import forging, recorded
 from wasm.records import Patch, Variant
@@ -58,13 +60,13 @@ def files(folder: Path) -> list[str]:
 
 
 def told(folder: Path) -> str:
-    found = verification.of(folder)
+    found = verify.of(folder)
     assert not found.holds, "it was verified"
     return "\n".join(problem for each in found.failed for problem in each.problems)
 
 
 def test_it_has_every_file_that_the_docs_and_both_engines_name(fresh: Path) -> None:
-    assert verification.of(fresh).failed == ()
+    assert verify.of(fresh).failed == ()
     names = {*files(fresh)}
     assert {"unit/baseline.json", "unit/fixed.json", "comparison.json", "report.md"} <= names
     for variant in Variant:
@@ -85,7 +87,7 @@ def test_any_changed_or_dropped_file_is_seen_and_named(fresh: Path, folder: Path
         path.unlink()
         assert f"{name.removeprefix('baseline/').removeprefix('fixed/')} is missing" in told(folder)
         path.write_bytes(content)
-    assert verification.of(folder).failed == ()
+    assert verify.of(folder).failed == ()
 
 
 def test_any_changed_or_dropped_file_is_seen_and_named_though_the_sums_match(
@@ -109,7 +111,7 @@ def test_any_changed_or_dropped_file_is_seen_and_named_though_the_sums_match(
         assert ("unit." if optional else path.name) in told(folder), name
         path.write_bytes(content)
     forging.reseal(folder)
-    assert verification.of(folder).failed == ()
+    assert verify.of(folder).failed == ()
 
 
 SECRET = "glpat-" + "Ab3dEf7hIj1lMn0pQr5t"
@@ -129,7 +131,7 @@ def test_of_uncommitted_changes_what_they_add_is_looked_at_and_the_fix_is_left_a
     folder: Path,
 ) -> None:
     def secrets() -> tuple[str, ...]:
-        found = verification.of(folder).made
+        found = verify.of(folder).made
         return next(each.problems for each in found if each.check == "secrets")
 
     for name in (store.FIX, store.UNCOMMITTED):

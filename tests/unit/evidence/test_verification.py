@@ -11,9 +11,11 @@ import msgspec
 import pytest
 
 from containers.records import Listed, ProcessSeen
-from sessions.evidence import bundle, store, verification
-from sessions.evidence.findings import Findings
-from sessions.evidence.verification import pair, reading
+from sessions.evidence import verify
+from sessions.evidence.pair import bundle
+from sessions.evidence.record import store
+from sessions.evidence.record.check_results import Findings
+from sessions.evidence.verify import pair, reading
 from sessions.matrix import cells
 from sessions.matrix.checks import CheckName
 from sessions.matrix.verdict import Verdict
@@ -21,8 +23,8 @@ from tests.unit.evidence import forging, recorded
 from tests.unit.evidence.forging import change_cell, change_run
 from tests.unit.evidence.runs import FIX
 from tests.unit.matrix.observations import ADDRESS, CONTROL
-from wasm.errors import EvidenceError
-from wasm.goversion import GoChoice
+from wasm.foundation.errors import EvidenceError
+from wasm.golang.goversion import GoChoice
 from wasm.records import Patch, Variant, sha256_of
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from containers.exchange import Attempt
-    from sessions.evidence.records import Run
+    from sessions.evidence.record.records import Run
     from sessions.matrix.records import Result
 
 pytestmark = pytest.mark.timeout(120)
@@ -87,12 +89,12 @@ def folder(fresh: Path, tmp_path: Path) -> Path:
 
 def failed(folder: Path) -> list[str]:
     """The checks that do not hold, each with whom it is about."""
-    return [f"{each.about} {each.check}".strip() for each in verification.of(folder).failed]
+    return [f"{each.about} {each.check}".strip() for each in verify.of(folder).failed]
 
 
 def told(folder: Path) -> str:
     """Everything that does not hold, in one text."""
-    found = verification.of(folder)
+    found = verify.of(folder)
     assert not found.holds, "it was verified"
     return "\n".join(problem for each in found.failed for problem in each.problems)
 
@@ -101,12 +103,12 @@ def told(folder: Path) -> str:
 
 
 def test_a_fresh_bundle_passes_and_each_check_is_listed(fresh: Path) -> None:
-    found = verification.of(fresh)
+    found = verify.of(fresh)
     assert found.failed == ()
     assert found.holds
     *lines, last = found.lines
     assert all(line.startswith("ok ") for line in lines)
-    assert {each.check for each in found.made} == {*verification.CHECKS}
+    assert {each.check for each in found.made} == {*verify.CHECKS}
     assert last.startswith(f"verified: all {len(lines)} checks of the bundle hold; ")
     assert last.endswith("; what it says is: proven; Go's tests: not run")
     assert f"ok    cells         {B:<9} 4 of 4 planned cells, 1 repeats" in lines
@@ -125,12 +127,12 @@ def test_a_bundle_is_verified_wherever_it_lies(fresh: Path, tmp_path: Path) -> N
 
 def test_the_archive_is_verified_like_the_folder(fresh: Path) -> None:
     archive = fresh.with_name(f"{fresh.name}.zip")
-    assert verification.of(archive).lines == verification.of(fresh).lines
+    assert verify.of(archive).lines == verify.of(fresh).lines
 
 
 def test_a_lone_run_is_verified_too_and_its_change_is_seen(fresh: Path, tmp_path: Path) -> None:
     run = shutil.copytree(fresh / B, tmp_path / "run")
-    found = verification.of(run)
+    found = verify.of(run)
     assert found.failed == ()
     assert found.lines[-1].endswith(
         " checks of the run hold; what it says is: every cell is as declared of baseline"
@@ -141,7 +143,7 @@ def test_a_lone_run_is_verified_too_and_its_change_is_seen(fresh: Path, tmp_path
 
 def test_what_is_neither_a_bundle_nor_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvidenceError) as caught:
-        verification.of(tmp_path)
+        verify.of(tmp_path)
     assert str(caught.value) == (
         f"{tmp_path} holds neither a bundle nor a run; expected baseline/, fixed/ and "
         "comparison.json, or run.json; run `nox -s report`, or name another"
@@ -150,7 +152,7 @@ def test_what_is_neither_a_bundle_nor_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvidenceError, match=r"no evidence at .*; expected a bundle's folder or"):
-        verification.of(tmp_path / "none")
+        verify.of(tmp_path / "none")
 
 
 # --- Any file -----------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ def test_sums_that_name_a_file_twice_are_refused(folder: Path) -> None:
     sums.write_text(f"{first}\n{sums.read_text()}")
     name = first.partition("  ")[2]
     problems = ("SHA256SUMS names " + name + " twice",)
-    assert verification.of(folder).failed[0].problems[:1] == problems
+    assert verify.of(folder).failed[0].problems[:1] == problems
     assert failed(folder) == ["hashes"]
 
 
@@ -207,7 +209,7 @@ def test_sums_without_a_last_line_feed_are_not_as_they_are_written(folder: Path)
     sums = folder / store.SUMS
     sums.write_text(sums.read_text().removesuffix("\n"))
     assert failed(folder) == ["hashes"]
-    assert verification.of(folder).failed[0].problems == (
+    assert verify.of(folder).failed[0].problems == (
         "SHA256SUMS is not written as `nox -s report` writes it",
     )
 
@@ -218,7 +220,7 @@ HELD = [name for name in FILES if not name.endswith("SHA256SUMS")]
 
 
 def seen_though_the_sums_match(folder: Path, name: str) -> None:
-    found = verification.of(folder)
+    found = verify.of(folder)
     assert found.failed
     assert "hashes" not in {each.check for each in found.failed}
     # A byte of a run's record may be one of a value, and then what contradicts it is named.
@@ -284,7 +286,7 @@ def test_what_is_no_plain_file_is_never_followed(folder: Path, kind: str) -> Non
         place.symlink_to(folder / B)
     else:
         place.symlink_to(folder / "SHA256SUMS" if kind == "link" else "/etc/hostname")
-    found = verification.of(folder)
+    found = verify.of(folder)
     assert [each.check for each in found.made] == ["plain files"]
     assert found.failed[0].problems == (
         "logs is no plain file" if kind == "pipe" else "logs is a link",
@@ -867,7 +869,7 @@ def test_what_a_run_that_is_not_whole_lacks_is_no_contradiction(
         path.write_text(change(before))
         assert path.read_text() != before or len(names) > 1
     recorded.rewrite(folder, store.read_run(folder)[0])
-    found = verification.of(folder)
+    found = verify.of(folder)
     assert found.failed == ()
     if len(names) == 1:
         assert NOT_WHOLE[names[0]][2] in "\n".join(found.lines)
@@ -989,7 +991,7 @@ def test_a_secret_is_seen_wherever_it_stands_and_not_repeated(folder: Path) -> N
     text = told(folder)
     assert "fixed/logs/gateway.log holds what looks like a credential, 24 characters" in text
     assert "kling-text-to-video/retry/1 holds what looks like a credential, not masked" in text
-    assert secret not in "\n".join(verification.of(folder).lines).replace("cells.jsonl", "")
+    assert secret not in "\n".join(verify.of(folder).lines).replace("cells.jsonl", "")
 
 
 MASK = "masked-24-characters"
@@ -1004,7 +1006,7 @@ def test_a_mask_in_a_run_that_is_said_to_be_valid_is_seen(folder: Path, name: st
     path.write_bytes(before + f"\n+<!-- {MASK} -->\n".encode())
     change_run(folder, F, failure="")
     forging.rehash(folder)
-    found = verification.of(folder)
+    found = verify.of(folder)
     problems = {(each.about, each.check): each.problems for each in found.failed}
     assert problems[F, "masks"] == (
         f"{name} holds {MASK}, for which the run must have failed, and it has not",
@@ -1012,9 +1014,7 @@ def test_a_mask_in_a_run_that_is_said_to_be_valid_is_seen(folder: Path, name: st
     change_run(folder, F, failure=f"what looks like a credential was found in {name} and masked")
     forging.conclude_again(folder)
     assert "fixed masks" not in failed(folder)
-    assert "ok    masks         fixed     1, and the run failed for it" in (
-        verification.of(folder).lines
-    )
+    assert "ok    masks         fixed     1, and the run failed for it" in (verify.of(folder).lines)
 
 
 def test_a_mask_in_what_the_testbed_says_of_itself_is_seen_too(folder: Path) -> None:
@@ -1056,7 +1056,7 @@ def test_what_a_check_stumbles_over_is_a_problem_and_no_traceback(folder: Path) 
     for name in ("logs/access.log", "logs/upstream.log", "config/envoy.json", "junit.xml"):
         (folder / F / name).write_bytes(b"\x00[\xff{" * 500)
     forging.reseal(folder)
-    found = verification.of(folder)
+    found = verify.of(folder)
     assert {"access log", "configuration", "junit", "upstream log"} <= {
         each.check for each in found.failed
     }
@@ -1068,7 +1068,7 @@ def test_many_problems_are_counted_and_the_first_shown(folder: Path) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]) * 9)
     for number in range(9):
         (folder / f"extra-{number}").write_text("x")
-    lines = verification.of(folder).lines
+    lines = verify.of(folder).lines
     at = next(n for n, line in enumerate(lines) if line.startswith("FAIL  hashes"))
     assert lines[at + 1].strip() == "extra-0 is not in SHA256SUMS"
     assert lines[at + 6].strip() == "and 5 more"
@@ -1076,7 +1076,7 @@ def test_many_problems_are_counted_and_the_first_shown(folder: Path) -> None:
 
 def test_the_summary_is_one_sentence_that_names_what_failed(folder: Path) -> None:
     flip(folder / F / "cells.jsonl")
-    summary = verification.of(folder).summary
+    summary = verify.of(folder).summary
     assert summary.startswith("4 of ") or summary.split()[0].isdigit()
     assert " checks of the bundle do not hold: hashes, fixed hashes" in summary
     assert summary.endswith(

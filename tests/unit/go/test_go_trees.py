@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wasm import cache, command, toolchain
-from wasm.suite import Reading
+from wasm.foundation import cache, subprocesses
+from wasm.golang import toolchain
+from wasm.gotest.test_events import Reading
 
 TREES = ("containers/upstream", "wasm/go/reference", "tests/integration/meddler")
 
@@ -15,8 +16,10 @@ TREES = ("containers/upstream", "wasm/go/reference", "tests/integration/meddler"
 @pytest.mark.parametrize("tree", TREES)
 def test_go_is_formatted(tree: str) -> None:
     go = toolchain.locate()
-    root = command.run([go.program, "env", "GOROOT"], env=go.environment).stdout.decode().strip()
-    found = command.run([str(Path(root, "bin", "gofmt")), "-l", "."], cwd=cache.PROJECT / tree)
+    root = (
+        subprocesses.run([go.program, "env", "GOROOT"], env=go.environment).stdout.decode().strip()
+    )
+    found = subprocesses.run([str(Path(root, "bin", "gofmt")), "-l", "."], cwd=cache.PROJECT / tree)
     assert found.succeeded
     assert found.stdout == b""
 
@@ -24,7 +27,9 @@ def test_go_is_formatted(tree: str) -> None:
 @pytest.mark.parametrize("tree", TREES)
 def test_go_is_vetted(tree: str) -> None:
     go = toolchain.locate()
-    found = command.run([go.program, "vet", "./..."], cwd=cache.PROJECT / tree, env=go.environment)
+    found = subprocesses.run(
+        [go.program, "vet", "./..."], cwd=cache.PROJECT / tree, env=go.environment
+    )
     assert (found.status, found.stderr) == (0, "")
 
 
@@ -32,7 +37,7 @@ def test_go_is_vetted(tree: str) -> None:
 def test_go_tests_pass(tree: str, at_least: int) -> None:
     go = toolchain.locate()
     argv = [go.program, "test", "-json", "-count=1", "./..."]
-    done = command.run(argv, cwd=cache.PROJECT / tree, env=go.environment)
+    done = subprocesses.run(argv, cwd=cache.PROJECT / tree, env=go.environment)
     reading = Reading()
     for line in done.stdout.splitlines():
         reading.take(line)

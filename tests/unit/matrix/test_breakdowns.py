@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions.matrix import breakdowns
+from sessions.matrix import crash_lines
 
 AT = "[2026-11-30 07:50:03.013][689]"
 SOURCE = "[source/extensions/common/wasm"
@@ -40,18 +40,18 @@ HARMLESS = {
 @pytest.mark.parametrize("line", BROKEN.values(), ids=BROKEN)
 def test_a_breakdown_is_known_by_its_line_wherever_it_stands_in_the_log(line: str) -> None:
     log = "\n".join([*HARMLESS.values(), line, f"{LOG}more", BROKEN["a trap"]])
-    assert breakdowns.first(log) == (f"{line}more" if line.endswith(": ") else line)
+    assert crash_lines.first(log) == (f"{line}more" if line.endswith(": ") else line)
 
 
 @pytest.mark.parametrize("line", HARMLESS.values(), ids=HARMLESS)
 def test_what_is_none_is_not_taken_for_one(line: str) -> None:
-    assert breakdowns.first(line) == ""
+    assert crash_lines.first(line) == ""
 
 
 def test_a_long_line_is_cut() -> None:
-    line = breakdowns.first(f"{LOG}panic: {'x' * 5000}")
+    line = crash_lines.first(f"{LOG}panic: {'x' * 5000}")
     assert len(line) == 303
     assert line.endswith("x...")
-    assert breakdowns.said_by(line).startswith(
+    assert crash_lines.said_by(line).startswith(
         "the plugin broke down in the gateway, whose log says: [error] wasm log"
     )

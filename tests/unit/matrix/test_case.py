@@ -10,7 +10,7 @@ import pytest
 
 from sessions.matrix import case as cases
 from sessions.matrix.case import Case, Mode
-from wasm.errors import CaseError
+from wasm.foundation.errors import CaseError
 from wasm.records import Variant
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tests.unit.matrix.observations import (
     response,
     right,
 )
-from wasm.errors import GatewayError
+from wasm.foundation.errors import GatewayError
 from wasm.records import Variant
 
 CELL = Cell(case=KLING.name, mode=Mode.RETRY, repeat=1)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sessions.matrix import harmless
+from sessions.matrix import sanitize
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ from sessions.matrix import harmless
     ],
 )
 def test_what_cannot_be_seen_is_named(text: str, shown: str) -> None:
-    assert harmless.plain(text) == shown
+    assert sanitize.plain(text) == shown
 
 
 def test_in_a_text_of_lines_line_feeds_and_tabs_stay() -> None:
-    assert harmless.plain("one\n\ttwo\r\n", lines=True) == "one\n\ttwo⟨U+000D⟩\n"
+    assert sanitize.plain("one\n\ttwo\r\n", lines=True) == "one\n\ttwo⟨U+000D⟩\n"
 
 
 def test_a_cut_says_how_long_it_was_and_naming_cannot_make_it_longer() -> None:
-    assert harmless.brief("abc", 3) == "abc"
-    assert harmless.brief("abcd", 3) == "abc… (4 characters)"
-    assert harmless.shown("abc", 3) == "abc"
-    assert harmless.shown("\0" * 1_000_000, 16) == "⟨U+0000⟩⟨U+0000⟩… (1,000,000 characters)"
+    assert sanitize.brief("abc", 3) == "abc"
+    assert sanitize.brief("abcd", 3) == "abc… (4 characters)"
+    assert sanitize.shown("abc", 3) == "abc"
+    assert sanitize.shown("\0" * 1_000_000, 16) == "⟨U+0000⟩⟨U+0000⟩… (1,000,000 characters)"
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,23 @@ def test_a_cut_says_how_long_it_was_and_naming_cannot_make_it_longer() -> None:
     ],
 )
 def test_a_body_says_what_is_not_as_it_seems(data: bytes, text: str, note: str) -> None:
-    assert harmless.body(data, 100) == harmless.Body(text, note)
+    assert sanitize.body(data, 100) == sanitize.Body(text, note)
 
 
 def test_a_long_body_is_cut_between_characters_and_says_its_length_and_digest() -> None:
     data = "ä".encode() * 3
     digest = hashlib.sha256(data).hexdigest()
-    cut = harmless.Body("ä", f"the first 2 of 6 bytes; SHA-256 of all {digest}")
-    assert harmless.body(data, 3) == harmless.body(data, 2) == cut
+    cut = sanitize.Body("ä", f"the first 2 of 6 bytes; SHA-256 of all {digest}")
+    assert sanitize.body(data, 3) == sanitize.body(data, 2) == cut
 
 
 def test_a_body_of_which_only_the_beginning_was_kept_says_what_it_was_when_it_came() -> None:
-    cut = harmless.body(b"abc", 10, whole_bytes=5_000_000, whole_sha256="1" * 64)
+    cut = sanitize.body(b"abc", 10, whole_bytes=5_000_000, whole_sha256="1" * 64)
     assert cut.note == f"the first 3 of 5,000,000 bytes; SHA-256 of all {'1' * 64}"
 
 
 def test_five_megabytes_take_no_time() -> None:
     start = time.perf_counter()
-    assert len(harmless.body(b"\xff" * 5_000_000, 2_000).text) == 2_000
-    assert len(harmless.shown("\u202e" * 5_000_000, 2_000)) < 2_100
+    assert len(sanitize.body(b"\xff" * 5_000_000, 2_000).text) == 2_000
+    assert len(sanitize.shown("\u202e" * 5_000_000, 2_000)) < 2_100
     assert time.perf_counter() - start < 2

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from wasm import toolchain
+from wasm.golang import toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import cache, ownership
+from wasm.foundation import cache, owners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def user(cache_folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.usefixtures("cache_folder")
 def test_only_the_work_of_an_owner_that_is_gone_is_abandoned() -> None:
-    ours = ownership.here()
+    ours = owners.here()
     gone = replace(ours, started=ours.started - 9)
     dead = [owned("go-build", gone), owned("source", gone)]
     owned("git", ours)
@@ -95,7 +95,7 @@ def test_emptying_leaves_what_is_no_entry_of_ours_and_work_in_progress(cache_fol
     for name in (f"modules/{KEY}/main.wasm", f"modules/{KEY}.lock", "letters/mine", "modules/mine"):
         (cache_folder / name).parent.mkdir(parents=True, exist_ok=True)
         (cache_folder / name).write_text("content")
-    work = owned("git", ownership.here())
+    work = owned("git", owners.here())
     assert cache.empty() == {"modules": (1, 0)}
     assert not (cache_folder / "modules" / KEY).exists()
     assert not (cache_folder / "modules" / f"{KEY}.lock").exists()
@@ -109,7 +109,9 @@ def test_an_entry_that_cannot_be_removed_is_counted(
 ) -> None:
     for key in (KEY, KEY[::-1]):
         (cache_folder / "modules" / key).mkdir(parents=True)
-    monkeypatch.setattr("wasm.cache.remove", lambda each: each.name == KEY and each.rmdir())
+    monkeypatch.setattr(
+        "wasm.foundation.cache.remove", lambda each: each.name == KEY and each.rmdir()
+    )
     assert cache.empty() == {"modules": (1, 1)}
 
 

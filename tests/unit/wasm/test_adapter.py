@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from wasmtime import Engine, Func, FuncType, Linker, Module, Store, ValType, wat2wasm
 
-from wasm.adapter import adapt_for_stock_envoy, cluster_name_filter
-from wasm.binary import read_shape
-from wasm.errors import BuildError
-from wasm.hosts import STOCK_ENVOY, refuse_unloadable
+from wasm.foundation.errors import BuildError
+from wasm.module.abi import STOCK_ENVOY, refuse_unloadable
+from wasm.module.adapter import adapt_for_stock_envoy, cluster_name_filter
+from wasm.module.binary import read_shape
 
 
 def assemble(abi_export: str) -> bytes:

@@ -6,13 +6,9 @@ from collections.abc import Iterable, Sequence
 import pytest
 from wasmtime import Engine, Module, wat2wasm
 
-from wasm.binary import (
-    ModuleShape,
-    read_shape,
-    rename_export,
-)
-from wasm.errors import BuildError
-from wasm.hosts import HIGRESS, STOCK_ENVOY, Host, refuse_unloadable
+from wasm.foundation.errors import BuildError
+from wasm.module.abi import HIGRESS, STOCK_ENVOY, Host, refuse_unloadable
+from wasm.module.binary import ModuleShape, read_shape, rename_export
 
 GO_EXPORTS = ("_initialize", "proxy_on_memory_allocate", "proxy_on_request_headers", "memory")
 OLD, NEW = "proxy_abi_version_0_2_100", "proxy_abi_version_0_2_1"

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from wasm import toolchain
-from wasm.binary import read_shape
-from wasm.build import build
-from wasm.errors import BuildError
-from wasm.hosts import STOCK_ENVOY, refuse_unloadable
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
+from wasm.module.abi import STOCK_ENVOY, refuse_unloadable
+from wasm.module.binary import read_shape
+from wasm.module.build import build
 from wasm.records import Module, Variant, sha256_of
-from wasm.source import Request
+from wasm.source.variant_tree import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

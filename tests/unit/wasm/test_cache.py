@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import cache
-from wasm.errors import BuildError
+from wasm.foundation import cache
+from wasm.foundation.errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

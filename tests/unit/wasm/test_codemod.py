@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wasm.codemod import Rewrite, Rule, apply, call, inside, method, read_package
-from wasm.errors import MisfitError, SourceError
+from wasm.foundation.errors import MisfitError, SourceError
+from wasm.golang.codemod import Rewrite, Rule, apply, call, inside, method, read_package
 
 FILE = "provider/a.go"
 DIFFERS = (

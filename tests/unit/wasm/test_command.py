@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from wasm import command
+from wasm.foundation import subprocesses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def alive(pid: int) -> bool:
 
 
 def test_output_status_and_the_last_line_of_stderr_are_returned() -> None:
-    done = command.run(["sh", "-c", "cat; echo one >&2; echo two >&2; exit 3"], stdin=b"in")
+    done = subprocesses.run(["sh", "-c", "cat; echo one >&2; echo two >&2; exit 3"], stdin=b"in")
 
     assert (done.status, done.succeeded, done.stdout) == (3, False, b"in")
     assert done.stderr == "one\ntwo\n"
@@ -37,27 +37,27 @@ def test_output_status_and_the_last_line_of_stderr_are_returned() -> None:
 
 
 def test_a_command_that_says_nothing_is_told_by_its_status() -> None:
-    assert command.run(["sh", "-c", "exit 4"]).last_line == "exit status 4, no message"
+    assert subprocesses.run(["sh", "-c", "exit 4"]).last_line == "exit status 4, no message"
 
 
 def test_a_command_has_no_terminal_to_ask_at() -> None:
-    done = command.run(["sh", "-c", "exec 3</dev/tty"])
+    done = subprocesses.run(["sh", "-c", "exec 3</dev/tty"])
 
     assert not done.succeeded
-    assert command.run(["sh", "-c", "read line"]).status == 1
+    assert subprocesses.run(["sh", "-c", "read line"]).status == 1
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     argv = ["sh", "-c", "sleep 300 & echo $! >child; wait"]
     with pytest.raises(TimeoutError) as caught:
-        command.run(argv, cwd=tmp_path, limit_s=0.5)
+        subprocesses.run(argv, cwd=tmp_path, limit_s=0.5)
     assert caught.value.strerror == "no end within 0.5 s"
     assert not alive(int((tmp_path / "child").read_text()))
 
 
 def test_a_program_that_is_not_there_is_told() -> None:
     with pytest.raises(FileNotFoundError):
-        command.run(["no-such-program-anywhere"])
+        subprocesses.run(["no-such-program-anywhere"])
 
 
 def test_an_interrupt_while_waiting_ends_all_that_was_started(
@@ -71,10 +71,10 @@ def test_an_interrupt_while_waiting_ends_all_that_was_started(
             children.extend([self.pid, int(self.stdout.readline())])
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("wasm.command.subprocess.Popen", Interrupted)
+    monkeypatch.setattr("wasm.foundation.subprocesses.subprocess.Popen", Interrupted)
 
     with pytest.raises(KeyboardInterrupt):
-        command.run([sys.executable, "-c", PARENT], cwd=tmp_path)
+        subprocesses.run([sys.executable, "-c", PARENT], cwd=tmp_path)
 
     assert len(children) == 2
     assert not any(alive(pid) for pid in children)
@@ -85,7 +85,7 @@ def test_leaving_a_stream_by_an_error_ends_all_that_was_started(tmp_path: Path) 
 
     def interrupted() -> None:
         argv = [sys.executable, "-c", PARENT]
-        with command.streaming(argv, cwd=tmp_path, env=os.environ) as (output, _):
+        with subprocesses.streaming(argv, cwd=tmp_path, env=os.environ) as (output, _):
             children.append(int(output.readline()))
             raise KeyboardInterrupt
 
@@ -99,7 +99,10 @@ def test_leaving_a_stream_by_an_error_ends_all_that_was_started(tmp_path: Path) 
 def test_a_stream_gives_both_outputs_as_they_come_and_then_the_status(tmp_path: Path) -> None:
     script = "echo out; echo err >&2; exit 5"
 
-    with command.streaming(["sh", "-c", script], cwd=tmp_path, env=os.environ) as (output, ending):
+    with subprocesses.streaming(["sh", "-c", script], cwd=tmp_path, env=os.environ) as (
+        output,
+        ending,
+    ):
         lines = list(output)
 
     assert lines == [b"out\n", b"err\n"]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import files, source
-from wasm.errors import SourceError
+from wasm.foundation.errors import SourceError
 from wasm.records import Variant
-from wasm.source import Request
+from wasm.source import files, variant_tree
+from wasm.source.variant_tree import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def refusal(checkout: Checkout, patch: bytes) -> str:
     for variant in Variant:
         with (
             pytest.raises(SourceError) as caught,
-            source.taken_out(variant, request_of(checkout, patch)),
+            variant_tree.taken_out(variant, request_of(checkout, patch)),
         ):
             pass
         told.append(caught.value.sentence)
@@ -51,7 +51,7 @@ def refusal(checkout: Checkout, patch: bytes) -> str:
 
 def made(checkout: Checkout, patch: bytes) -> tuple[str, Fix]:
     """The digest of the tree that a patch makes, and the fix as it is recorded."""
-    with source.taken_out(FIXED, request_of(checkout, patch)) as tree:
+    with variant_tree.taken_out(FIXED, request_of(checkout, patch)) as tree:
         assert tree.source.fix
         return files.digest(tree.root), tree.source.fix
 
@@ -59,7 +59,7 @@ def made(checkout: Checkout, patch: bytes) -> tuple[str, Fix]:
 def wanted(checkout: Checkout, ref: str) -> str:
     """The digest of the tree that a ref is."""
     request = Request(source=str(checkout.path), plugin=PLUGIN, baseline_ref=ref)
-    with source.taken_out(BASELINE, request) as tree:
+    with variant_tree.taken_out(BASELINE, request) as tree:
         return files.digest(tree.root)
 
 

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 import wasmtime
 
-from wasm import cache, command, fast_sdk, files, golist, toolchain
-from wasm.fast_sdk import FastSdk, Speed
+from wasm.foundation import cache, subprocesses
+from wasm.golang import golist, toolchain
+from wasm.gotest import fast_sdk
+from wasm.gotest.fast_sdk import FastSdk, Speed
 from wasm.records import sha256_of
+from wasm.source import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +161,7 @@ def line_of(plugin: Path, speed: Speed) -> str:
     go = toolchain.locate()
     flags = [f"-modfile={speed.modfile}"] if speed.modfile else []
     argv = [go.program, "test", "-v", "-count=1", *flags, "./..."]
-    done = command.run(argv, cwd=plugin, env=go.environment)
+    done = subprocesses.run(argv, cwd=plugin, env=go.environment)
     assert done.succeeded, done.stdout.decode()
     return next(line for line in done.stdout.decode().splitlines() if "compiled" in line)
 
@@ -308,7 +311,7 @@ def test_a_plugin_whose_tests_run_no_module_is_tested_plainly(
 
 def test_a_vendored_sdk_is_left_alone(plugin: Path, prepared: Callable[[Path], Speed]) -> None:
     go = toolchain.locate()
-    done = command.run([go.program, "mod", "vendor"], cwd=plugin, env=go.environment)
+    done = subprocesses.run([go.program, "mod", "vendor"], cwd=plugin, env=go.environment)
     assert done.succeeded, done.stderr
 
     speed = prepared(plugin)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import golist, toolchain
-from wasm.errors import BuildError
+from wasm.foundation.errors import BuildError
+from wasm.golang import golist, toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import argparse
 
 import pytest
 
-from wasm import goversion
-from wasm.goversion import GO_VERSION, choose
+from wasm.golang import goversion
+from wasm.golang.goversion import GO_VERSION, choose
 
 
 @pytest.mark.parametrize(

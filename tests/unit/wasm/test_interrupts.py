@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import command, interrupts
+from wasm.foundation import signals, subprocesses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def raised_here() -> Iterator[None]:
 @pytest.mark.parametrize("number", NUMBERS)
 def test_an_interrupt_waits_until_the_end_and_is_raised_there(number: signal.Signals) -> None:
     done = []
-    with raised_here(), interrupts.held():
+    with raised_here(), signals.held():
         signal.raise_signal(number)
         done.append("the rest")
     assert done == ["the rest"]
@@ -45,15 +45,15 @@ def test_an_interrupt_waits_until_the_end_and_is_raised_there(number: signal.Sig
 
 def test_what_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with interrupts.held():
+    with signals.held():
         signal.raise_signal(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_holding_within_holding_lets_go_at_the_outer_end() -> None:
     done = []
-    with raised_here(), interrupts.held():
-        with interrupts.held():
+    with raised_here(), signals.held():
+        with signals.held():
             signal.raise_signal(signal.SIGTERM)
         done.append("still held")
     assert done == ["still held"]
@@ -61,14 +61,14 @@ def test_holding_within_holding_lets_go_at_the_outer_end() -> None:
 
 def test_what_is_started_meanwhile_can_be_interrupted() -> None:
     shows = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"
-    with interrupts.held():
+    with signals.held():
         shown = subprocess.check_output([sys.executable, "-c", shows], text=True)
     assert shown == "set()\n"
 
 
 def test_a_stack_is_closed_whole_and_the_interrupt_follows() -> None:
     done: list[str] = []
-    with raised_here(), interrupts.ClosedInPeace() as stack:
+    with raised_here(), signals.ClosedInPeace() as stack:
         stack.callback(done.append, "first in")
         stack.callback(signal.raise_signal, signal.SIGINT)
         stack.callback(done.append, "last in")
@@ -79,7 +79,7 @@ def test_another_thread_holds_nothing_for_the_main_one() -> None:
     done = []
 
     def elsewhere() -> None:
-        with interrupts.held():
+        with signals.held():
             done.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=elsewhere)
@@ -99,9 +99,9 @@ def test_an_interrupt_while_a_command_is_being_started_ends_it(
             started.append(self)
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("wasm.command.subprocess.Popen", Interrupted)
+    monkeypatch.setattr("wasm.foundation.subprocesses.subprocess.Popen", Interrupted)
     with contextlib.suppress(KeyboardInterrupt):
-        command.run(["sleep", "300"])
+        subprocesses.run(["sleep", "300"])
         pytest.fail("it was not interrupted")
     assert [each.returncode for each in started] == [-signal.SIGKILL]
 
@@ -115,7 +115,7 @@ def failing() -> None:
 
 def closed(*closing: Callable[[], object], inside: Exception | None = None) -> None:
     """Close a stack, the last given first, with an error from inside on its way or none."""
-    with interrupts.ClosedInPeace() as stack:
+    with signals.ClosedInPeace() as stack:
         for each in closing:
             stack.callback(each)
         if inside is not None:

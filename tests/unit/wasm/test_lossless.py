@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import lossless
+from wasm.gotest import exec_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ open(sys.argv[1], "w").close()
 """
 
 
-THROUGH = [sys.executable, lossless.__file__]
+THROUGH = [sys.executable, exec_wrapper.__file__]
 
 
 def started(*arguments: str, through: list[str] = THROUGH) -> subprocess.Popen[bytes]:
@@ -118,4 +118,4 @@ def test_nothing_is_left_where_the_output_was_kept(
 def test_a_path_stays_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/it's here/python")
 
-    assert lossless.as_exec() == f"-exec=\"/it's here/python\" '{lossless.__file__}'"
+    assert exec_wrapper.as_exec() == f"-exec=\"/it's here/python\" '{exec_wrapper.__file__}'"

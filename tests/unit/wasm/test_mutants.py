@@ -22,13 +22,13 @@ from tests.unit.wasm.test_retry_identity import (
     written,
 )
 from wasm import __main__ as command
-from wasm import mutants
-from wasm.errors import BuildError, SourceError
-from wasm.mutants import MUTANTS, Mutant, MutantRun
+from wasm.fix_4396 import mutants
+from wasm.fix_4396.mutants import MUTANTS, Mutant, MutantRun
+from wasm.fix_4396.regression import Showing
+from wasm.fix_4396.retry_identity import RULES, fix
+from wasm.foundation.errors import BuildError, SourceError
 from wasm.records import sha256_of
-from wasm.regression import Showing
-from wasm.retry_identity import RULES, fix
-from wasm.source import Request
+from wasm.source.variant_tree import Request
 
 if TYPE_CHECKING:
     from pathlib import Path

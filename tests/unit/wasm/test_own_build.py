@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import cache, source, toolchain
-from wasm.build import build
-from wasm.errors import BuildError, SourceError
-from wasm.goversion import GO_VERSION
+from wasm.foundation import cache
+from wasm.foundation.errors import BuildError, SourceError
+from wasm.golang import toolchain
+from wasm.golang.goversion import GO_VERSION
+from wasm.module.build import build
 from wasm.records import Variant, sha256_of
-from wasm.source import REFERENCE_PLUGIN, Request
+from wasm.source import variant_tree
+from wasm.source.variant_tree import REFERENCE_PLUGIN, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,12 +66,12 @@ def built_by_hand(checkout: Checkout, tmp_path: Path) -> str:
 
 
 def source_of(request: Request, variant: Variant = BASELINE) -> Source:
-    with source.taken_out(variant, request) as tree:
+    with variant_tree.taken_out(variant, request) as tree:
         return tree.source
 
 
 def contents(request: Request) -> dict[str, bytes]:
-    with source.taken_out(BASELINE, request) as tree:
+    with variant_tree.taken_out(BASELINE, request) as tree:
         return {
             path.relative_to(tree.root).as_posix(): path.read_bytes()
             for path in tree.root.rglob("*")
@@ -78,7 +80,7 @@ def contents(request: Request) -> dict[str, bytes]:
 
 
 def refusal(request: Request) -> str:
-    with pytest.raises(SourceError) as caught, source.taken_out(BASELINE, request):
+    with pytest.raises(SourceError) as caught, variant_tree.taken_out(BASELINE, request):
         pass
     assert list((cache.root() / "work").glob("*")) == []
     return caught.value.sentence
@@ -232,7 +234,7 @@ def test_looking_for_ignored_files_writes_nothing_though_go_would_complete_go_mo
     add_generated(checkout)
     before = checkout.snapshot()
 
-    with pytest.raises(BuildError), source.taken_out(BASELINE, request_of(checkout)):
+    with pytest.raises(BuildError), variant_tree.taken_out(BASELINE, request_of(checkout)):
         pass
     assert checkout.snapshot() == before
 
@@ -311,7 +313,7 @@ def test_a_workspace_that_a_variable_names_is_refused(
     for ref in (None, "HEAD"):
         told = refusal(request_of(checkout, baseline_ref=ref))
         assert told.startswith(f"{tmp_path / 'my.work'} is a workspace")
-    with source.taken_out(BASELINE, Request()):
+    with variant_tree.taken_out(BASELINE, Request()):
         pass  # the reference is nobody's own build
 
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from tests.integration.running import until
-from wasm import ownership
-from wasm.ownership import Owner
+from wasm.foundation import owners
+from wasm.foundation.owners import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +41,11 @@ def other() -> Iterator[tuple[subprocess.Popen[str], Owner]]:
 
 
 def test_a_name_is_read_as_it_was_written_and_fits_a_label_and_a_folders_name() -> None:
-    name = str(ownership.here())
+    name = str(owners.here())
     found = Owner.parse(name)
     assert found
     assert str(found) == name
-    assert (found.place, found.pid) == (ownership.here().place, os.getpid())
+    assert (found.place, found.pid) == (owners.here().place, os.getpid())
     assert not {"-", "/", " "} & {*name}
 
 
@@ -57,7 +57,7 @@ def test_what_is_no_name_of_ours_has_no_owner(text: str) -> None:
 
 
 def test_this_process_is_alive() -> None:
-    assert not ownership.here().known_to_be_gone
+    assert not owners.here().known_to_be_gone
 
 
 def test_an_owner_is_alive_until_its_process_ends_buried_by_its_parent_or_not(
@@ -74,7 +74,7 @@ def test_an_owner_is_alive_until_its_process_ends_buried_by_its_parent_or_not(
 
 
 def test_a_process_that_got_an_id_again_is_not_the_owner() -> None:
-    ours = ownership.here()
+    ours = owners.here()
     assert replace(ours, started=ours.started - 1).known_to_be_gone
     assert replace(ours, started=ours.started + 1).known_to_be_gone
 
@@ -84,11 +84,11 @@ def test_a_clock_that_is_set_makes_no_owner_gone(monkeypatch: pytest.MonkeyPatch
     before = psutil.Process().create_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: 1_000_000.0)
     assert abs(psutil.Process().create_time() - before) > 3600
-    ownership.here.cache_clear()
-    assert not Owner.parse(str(ownership.here())).known_to_be_gone  # type: ignore[union-attr]
+    owners.here.cache_clear()
+    assert not Owner.parse(str(owners.here())).known_to_be_gone  # type: ignore[union-attr]
     monkeypatch.undo()
-    assert not ownership.here().known_to_be_gone
-    ownership.here.cache_clear()
+    assert not owners.here().known_to_be_gone
+    owners.here.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_owner_of_another_place_counts_as_alive_unless_this_machine_was_start
     part: str | None,
     gone: bool,  # noqa: FBT001
 ) -> None:
-    ours = ownership.here()
+    ours = owners.here()
     dead = replace(ours, started=ours.started - 9)
     place = replace(dead.place, **{part: "00000000"}) if part else dead.place
     assert replace(dead, place=place).known_to_be_gone is gone
@@ -111,8 +111,8 @@ def test_a_process_that_is_hidden_from_us_counts_as_alive(monkeypatch: pytest.Mo
         raise PermissionError
 
     monkeypatch.setattr("os.kill", not_ours)
-    monkeypatch.setattr("wasm.ownership._stat", lambda _pid: None)
-    ours = ownership.here()
+    monkeypatch.setattr("wasm.foundation.owners._stat", lambda _pid: None)
+    ours = owners.here()
     assert not replace(ours, started=ours.started - 9).known_to_be_gone
 
 
@@ -123,16 +123,16 @@ def test_a_process_whose_name_is_no_text_is_read_as_any_other(
     (tmp_path / "7").mkdir()
     fields = b" ".join(b"%d" % number for number in range(4, 53))
     (tmp_path / "7" / "stat").write_bytes(b"7 (a) \xe2\x82) S " + fields)
-    monkeypatch.setattr("wasm.ownership._PROC", tmp_path)
-    assert ownership._stat(7) == ("S", 22 / os.sysconf("SC_CLK_TCK"))
+    monkeypatch.setattr("wasm.foundation.owners._PROC", tmp_path)
+    assert owners._stat(7) == ("S", 22 / os.sysconf("SC_CLK_TCK"))
 
 
 @pytest.fixture
 def no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine without /proc, where psutil is asked."""
-    monkeypatch.setattr("wasm.ownership._PROC", tmp_path)
-    monkeypatch.setattr("wasm.ownership._BOOT_ID", tmp_path / "boot_id")
-    caches: tuple[Any, ...] = (ownership.here, ownership._place)
+    monkeypatch.setattr("wasm.foundation.owners._PROC", tmp_path)
+    monkeypatch.setattr("wasm.foundation.owners._BOOT_ID", tmp_path / "boot_id")
+    caches: tuple[Any, ...] = (owners.here, owners._place)
     for each in caches:
         each.cache_clear()
     yield
@@ -142,7 +142,7 @@ def no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_proc")
 def test_without_proc_the_same_holds_by_what_psutil_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = ownership.here()
+    ours = owners.here()
     assert (ours.place.boot, ours.place.ids) == ("", "")
     assert str(Owner.parse(str(ours))) == str(ours)
     assert not ours.known_to_be_gone

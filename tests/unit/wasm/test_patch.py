@@ -12,12 +12,14 @@ import msgspec
 import pytest
 
 from wasm import __main__ as command
-from wasm import findings, patch, source, toolchain
-from wasm.errors import BuildError, MisfitError, SourceError
-from wasm.patch import PatchRecord
+from wasm.fix_4396 import patch
+from wasm.fix_4396.patch import PatchRecord
+from wasm.fix_4396.retry_identity import RULES
+from wasm.foundation.errors import BuildError, MisfitError, SourceError
+from wasm.golang import go_vet, toolchain
 from wasm.records import Patch, Variant
-from wasm.retry_identity import RULES
-from wasm.source import Request
+from wasm.source import variant_tree
+from wasm.source.variant_tree import Request
 
 if TYPE_CHECKING:
     from tests.unit.wasm.conftest import RunWasm
@@ -54,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def applied(tmp_path: Path, made: Made) -> Path:
     """The root of a repository with the reference plugin, after ``git apply`` there."""
     root = tmp_path / "root"
-    with source.taken_out(Variant.BASELINE, Request()) as tree:
+    with variant_tree.taken_out(Variant.BASELINE, Request()) as tree:
         shutil.copytree(tree.root, root)
     subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
     for options in (["--check"], []):
@@ -65,7 +67,7 @@ def applied(tmp_path: Path, made: Made) -> Path:
 def test_git_apply_takes_it_at_the_root_and_the_tree_is_the_fixed_one_with_the_tests(
     applied: Path, made: Made
 ) -> None:
-    with source.taken_out(Variant.FIXED, Request()) as fixed:
+    with variant_tree.taken_out(Variant.FIXED, Request()) as fixed:
         files = [path for path in fixed.root.rglob("*") if path.is_file()]
         before = {path.relative_to(fixed.root) for path in files}
         for name in before:
@@ -234,24 +236,24 @@ def test_findings_are_the_same_wherever_they_are(tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text("module tiny.example/plugin\n\ngo 1.24\n")
     text = 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Printf("%d", "x") }\n'
     (tmp_path / "main.go").write_text(text)
-    before = findings.vet(go, tmp_path)
+    before = go_vet.vet(go, tmp_path)
     (tmp_path / "main.go").write_text(text.replace('import "fmt"', '\n\nimport "fmt"'))
-    assert findings.vet(go, tmp_path) == before != frozenset()
-    assert findings.unformatted(go, tmp_path) == {"main.go"}
+    assert go_vet.vet(go, tmp_path) == before != frozenset()
+    assert go_vet.unformatted(go, tmp_path) == {"main.go"}
     again = text.replace('"x") }', '"x"); fmt.Printf("%d", "x") }')
     (tmp_path / "main.go").write_text(again)
-    [new] = findings.vet(go, tmp_path) - before
+    [new] = go_vet.vet(go, tmp_path) - before
     [old] = before
     assert new == f"{old} (2)"
     (tmp_path / "main.go").write_text("package main\n\nfunc main() {\n")
     with pytest.raises(BuildError, match=r"gofmt could not read the tree: .*main\.go"):
-        findings.unformatted(go, tmp_path)
+        go_vet.unformatted(go, tmp_path)
 
 
 def test_new_findings_refuse_the_patch(tmp_path: Path) -> None:
     trees = []
     for name, line in (("before", "x := 1"), ("after", "x  :=  1")):
-        with source.taken_out(Variant.BASELINE, Request()) as tree:
+        with variant_tree.taken_out(Variant.BASELINE, Request()) as tree:
             (tmp_path / name).mkdir()
             moved = type(tree)(root=tmp_path / name, source=tree.source)
         moved.plugin.mkdir(parents=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wasm import paths
-from wasm.errors import ProofError
+from wasm.foundation import paths
+from wasm.foundation.errors import ProofError
 
 
 @pytest.fixture(autouse=True)

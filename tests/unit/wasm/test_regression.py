@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wasm import findings, regression, toolchain
-from wasm.errors import BuildError, SourceError
-from wasm.regression import FOLDER, Compared, Showing
-from wasm.suite import Reading
+from wasm.fix_4396 import regression
+from wasm.fix_4396.regression import FOLDER, Compared, Showing
+from wasm.foundation.errors import BuildError, SourceError
+from wasm.golang import go_vet, toolchain
+from wasm.gotest.test_events import Reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ def test_those_for_a_baseline_do_not_name_the_helper() -> None:
 
 
 def test_they_are_formatted() -> None:
-    assert findings.unformatted(toolchain.locate(), FOLDER) == frozenset()
+    assert go_vet.unformatted(toolchain.locate(), FOLDER) == frozenset()
 
 
 def test_none_imports_a_plugin_or_defines_test_main() -> None:
@@ -219,14 +220,15 @@ def test_what_they_showed_is_read_with_the_module_named(tmp_path: Path) -> None:
     assert shown.status == 1
     assert shown.command == [
         *("go", "test", "-json", "-count=1", "-timeout=10m", "-run=^TestRetryApiIdentity"),
-        *("-exec=python lossless.py", ".", "./provider"),
+        *("-exec=python exec_wrapper.py", ".", "./provider"),
     ]
     without = regression.run(toolchain.locate(), tiny, None)
     assert "/dev/null" in replace(without, seconds=0).output
 
 
-# What a Wasm guest does to the test program (wasm/lossless.py): from then on, whatever finds the
-# pipe to `go test` full is dropped. The reader is made to be late by far more than a pipe holds.
+# What a Wasm guest does to the test program (wasm/gotest/exec_wrapper.py): from then on, whatever
+# finds the pipe to `go test` full is dropped. The reader is made to be late by far more than a pipe
+# holds.
 FLOODS = """
 func TestRetryApiIdentityOfX(t *testing.T) {
 	syscall.SetNonblock(1, true)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import git, repository
-from wasm.errors import SourceError
+from wasm.foundation.errors import SourceError
+from wasm.source import git, repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.unit.wasm.conftest import Checkout, MakeCheckout
-    from wasm.files import File
+    from wasm.source.files import File
 
 pytestmark = pytest.mark.usefixtures("cache_folder")
 
@@ -434,7 +434,7 @@ def test_a_repository_of_another_user_is_told_with_what_makes_git_read_it(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = "GIT_TEST_ASSUME_DIFFERENT_OWNER"  # git's own, for its tests
-    monkeypatch.setattr("wasm.git._KEPT", (*git._KEPT, variable))
+    monkeypatch.setattr("wasm.source.git._KEPT", (*git._KEPT, variable))
     monkeypatch.setenv(variable, "true")
 
     assert sentence_of(lambda: commit_of(checkout, "HEAD")) == (

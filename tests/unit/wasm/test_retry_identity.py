@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from wasm.codemod import Rule, inside, method
-from wasm.errors import MisfitError, SourceError
-from wasm.retry_identity import FIX_ID, RULES, fix
+from wasm.fix_4396.retry_identity import FIX_ID, RULES, fix
+from wasm.foundation.errors import MisfitError, SourceError
+from wasm.golang.codemod import Rule, inside, method
 
 HELPER_NAME = "transformRequestHeadersAndBody"
 FAILOVER = "provider/failover.go"

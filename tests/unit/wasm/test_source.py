@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import cache, files, source
-from wasm.errors import SourceError
+from wasm.fix_4396.retry_identity import FIX_ID
+from wasm.foundation import cache
+from wasm.foundation.errors import SourceError
 from wasm.records import FixKind, Origin, Patch, Variant, sha256_of
-from wasm.retry_identity import FIX_ID
-from wasm.source import AI_PROXY, REFERENCE_PLUGIN, Request
+from wasm.source import files, variant_tree
+from wasm.source.variant_tree import AI_PROXY, REFERENCE_PLUGIN, Request
 
 if TYPE_CHECKING:
     from tests.unit.wasm.conftest import Checkout, MakeCheckout, RunWasm
@@ -30,7 +31,7 @@ def request_of(checkout: Checkout, **asked: object) -> Request:
 
 def taken(variant: Variant, request: Request) -> tuple[Source, dict[str, str]]:
     """A variant's provenance, and its files below the root by their paths."""
-    with source.taken_out(variant, request) as tree:
+    with variant_tree.taken_out(variant, request) as tree:
         found = {
             path.relative_to(tree.root).as_posix(): path.read_text()
             for path in tree.root.rglob("*")
@@ -43,7 +44,7 @@ def taken(variant: Variant, request: Request) -> tuple[Source, dict[str, str]]:
 
 
 def refusal(variant: Variant, request: Request) -> str:
-    with pytest.raises(SourceError) as caught, source.taken_out(variant, request):
+    with pytest.raises(SourceError) as caught, variant_tree.taken_out(variant, request):
         pass
     assert list((cache.root() / "work").glob("*")) == []
     return caught.value.sentence
@@ -117,7 +118,7 @@ def test_a_dirty_checkout_is_its_head_and_a_patch_that_makes_the_difference(
     checkout.write(f"{checkout.plugin}/binary.bin", bytes(range(256)))
     checkout.write("elsewhere/notes.txt", "no business of a build\n")
 
-    with source.taken_out(BASELINE, request_of(checkout)) as tree:
+    with variant_tree.taken_out(BASELINE, request_of(checkout)) as tree:
         as_it_lies = files.digest(tree.plugin)
 
     found = tree.source
@@ -314,7 +315,7 @@ def test_a_module_replaced_by_another_module_is_gos_own_affair(checkout: Checkou
 def test_links_within_the_repository_stay_links(checkout: Checkout) -> None:
     (checkout.path / checkout.plugin / "link.go").symlink_to("../tiny/main.go")
 
-    with source.taken_out(BASELINE, request_of(checkout)) as tree:
+    with variant_tree.taken_out(BASELINE, request_of(checkout)) as tree:
         assert (tree.plugin / "link.go").readlink() == Path("../tiny/main.go")
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wasm.suite import Reading, Suite
+from wasm.gotest.test_events import Reading, Suite
 
 GO_TEST = ["go", "test", "-json", "-count=1", "./..."]
 

@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import pytest
 
-from wasm import terminal
-from wasm.errors import BuildError, GatewayError, OutputError, ProofError
+from wasm.foundation import terminal
+from wasm.foundation.errors import BuildError, GatewayError, OutputError, ProofError
 
 PROJECT = Path(__file__).parents[3]
 

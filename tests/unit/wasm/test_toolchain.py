@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from wasm import command, toolchain
-from wasm.errors import BuildError
-from wasm.goversion import GO_VERSION
+from wasm.foundation import subprocesses
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
+from wasm.golang.goversion import GO_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +70,7 @@ def test_go_is_the_exact_version() -> None:
     go = toolchain.locate()
 
     assert go.version.startswith("go version go1.26.8 ")
-    assert command.run([go.program, "version"], env=go.environment).stdout.decode() == (
+    assert subprocesses.run([go.program, "version"], env=go.environment).stdout.decode() == (
         f"{go.version}\n"
     )
 
@@ -259,7 +260,7 @@ def test_a_module_that_cannot_be_fetched_names_the_settings_that_may_be_why(
     settings: dict[str, str], stderr: str, named: str
 ) -> None:
     with pytest.raises(BuildError) as caught:
-        toolchain.refuse_unreached(command.Finished(1, b"", stderr), settings, "plugins/x")
+        toolchain.refuse_unreached(subprocesses.Finished(1, b"", stderr), settings, "plugins/x")
 
     assert caught.value.sentence.endswith(f"; check the network and {named}")
     assert caught.value.detail == stderr
@@ -268,7 +269,9 @@ def test_a_module_that_cannot_be_fetched_names_the_settings_that_may_be_why(
 def test_a_compilers_words_are_no_fetch_that_failed() -> None:
     stderr = "./main.go:3:2: undefined: x\nmissing go.sum entry for module providing package y"
 
-    toolchain.refuse_unreached(command.Finished(1, b"", stderr), {"GOPROXY": "off"}, "plugins/x")
+    toolchain.refuse_unreached(
+        subprocesses.Finished(1, b"", stderr), {"GOPROXY": "off"}, "plugins/x"
+    )
 
 
 @pytest.mark.parametrize("home", [None, "", "a/folder"])

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from wasm import source, toolchain, unit
-from wasm.build import build
-from wasm.errors import BuildError
-from wasm.fast_sdk import Speed
+from wasm.foundation.errors import BuildError
+from wasm.golang import toolchain
+from wasm.gotest import unit
+from wasm.gotest.fast_sdk import Speed
+from wasm.gotest.test_events import Suite
+from wasm.gotest.unit import UnitRun
+from wasm.module.build import build
 from wasm.records import Module, Variant
-from wasm.source import Request
-from wasm.suite import Suite
-from wasm.unit import UnitRun
+from wasm.source import variant_tree
+from wasm.source.variant_tree import Request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from tests.unit.wasm.conftest import Checkout, RunWasm
 
 BASELINE, FIXED = Variant
-GO_TEST = ["go", "test", "-json", "-count=1", "-timeout=60m", "-exec=python lossless.py"]
+GO_TEST = ["go", "test", "-json", "-count=1", "-timeout=60m", "-exec=python exec_wrapper.py"]
 
 
 def run_of(*suites: Suite, **changed: object) -> UnitRun:
@@ -305,7 +307,7 @@ def test_progress_is_told_while_nothing_comes(
 
 
 def suite_without_a_module(request: Request, declared: dict[str, tuple[str, ...]]) -> Suite:
-    with source.taken_out(BASELINE, request) as tree:
+    with variant_tree.taken_out(BASELINE, request) as tree:
         nowhere = Module(
             variant=BASELINE,
             path=str(tree.root / "nowhere.wasm"),
@@ -388,7 +390,7 @@ def test_the_command_runs_the_references_tests_natively_and_in_wasm(
         f"{found.fast_sdk.module} was changed"
     )
     assert told[4].startswith(f"go test ./...: {found.suites[1].passed} passed, 0 failed, 0 skip")
-    fast = "go test -json -count=1 -timeout=15m -exec=python lossless.py -modfile=fast.mod"
+    fast = "go test -json -count=1 -timeout=15m -exec=python exec_wrapper.py -modfile=fast.mod"
     assert " ".join(found.suites[1].command) == f"{fast} ./..."
     log = record.with_suffix(".log").read_text()
     assert f"# {fast} ./provider\n" in log
