@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from containers.process import engine as process_engine
 from containers.records import Listener
 from containers.testbed import Plan
 from sessions.matrix import case
-from tests.integration.running import ENDED_WITHIN_S, MATRIX, PROJECT, Session
+from tests.integration.running import ENDED_WITHIN_S, MATRIX, PLUGIN, PROJECT, Session, git
 from wasm.foundation.errors import GatewayError
 from wasm.golang import toolchain
 from wasm.module.build import build
@@ -93,6 +94,17 @@ def report() -> Callable[[Path, Session, Session], tuple[int, Any, str]]:
         return done.returncode, comparison, words[-1] if words else ""
 
     return compared
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A committed copy of the reference plugin, in a repository of its own."""
+    folder = tmp_path / "repository"
+    shutil.copytree(PROJECT / PLUGIN, folder / PLUGIN)
+    git(tmp_path, "init", "--quiet", str(folder))
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=the baseline")
+    return folder
 
 
 @pytest.fixture(scope="session")

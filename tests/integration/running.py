@@ -6,13 +6,14 @@ import contextlib
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from sessions.evidence.record import store
+from wasm.fix_4396 import retry_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,31 @@ if TYPE_CHECKING:
     from sessions.matrix.records import Result
 
 PROJECT = Path(__file__).resolve().parents[2]
+PLUGIN = "wasm/go/reference"
 # What sessions/proofs.py runs.
 MATRIX = ("-m", "pytest", "tests/runtime", "--quiet", "--capture=no", "--tb=short", "-r", "fE")
 ENDED_WITHIN_S = 60.0
+
+
+def git(repository: Path, *argv: str) -> str:
+    """Run git in a repository; return what it wrote."""
+    identity = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
+    return subprocess.run(
+        ["git", "-C", repository, *identity, *argv], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def write_fix(repository: Path, argument: str) -> None:
+    """Write the built-in fix into a repository, with another expression for what a retry passes."""
+    rules = [
+        replace(rule, rewrite={"PROVIDER": f"$PROVIDER, {argument}"})
+        if rule.id == "retry-passes-its-api-name"
+        else rule
+        for rule in retry_identity.RULES
+    ]
+    assert rules != list(retry_identity.RULES)
+    for name, content in retry_identity.fix(repository / PLUGIN, rules).files.items():
+        (repository / PLUGIN / name).write_bytes(content)
 
 
 def until(holds: Callable[[], bool], within_s: float = 60.0) -> None:

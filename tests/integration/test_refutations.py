@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sessions.matrix.case import BUNDLED
-from tests.integration.running import PROJECT
+from tests.integration.running import PLUGIN, git, write_fix
 from wasm.fix_4396 import retry_identity
 
 if TYPE_CHECKING:
@@ -26,27 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)
 
-PLUGIN = "wasm/go/reference"
 CLAIMED = "retry_path, retry_body, client_status, client_body"
 LONG = ("--case=kling-text-to-video", "--repeat=150")
-
-
-def git(repository: Path, *argv: str) -> str:
-    identity = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
-    return subprocess.run(
-        ["git", "-C", repository, *identity, *argv], capture_output=True, text=True, check=True
-    ).stdout
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A committed copy of the reference plugin, in a repository of its own."""
-    folder = tmp_path / "repository"
-    shutil.copytree(PROJECT / PLUGIN, folder / PLUGIN)
-    git(tmp_path, "init", "--quiet", str(folder))
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=the baseline")
-    return folder
 
 
 @pytest.fixture
@@ -72,15 +50,7 @@ def cases(tmp_path: Path) -> Callable[..., Path]:
 def test_a_fix_whose_retry_still_passes_chat_completions_is_refuted(
     start: Start, report: Report, both: Both, repository: Path, tmp_path: Path
 ) -> None:
-    rules = [
-        replace(rule, rewrite={"PROVIDER": f"$PROVIDER, {retry_identity.CHAT}"})
-        if rule.id == "retry-passes-its-api-name"
-        else rule
-        for rule in retry_identity.RULES
-    ]
-    assert rules != list(retry_identity.RULES)
-    for name, content in retry_identity.fix(repository / PLUGIN, rules).files.items():
-        (repository / PLUGIN / name).write_bytes(content)
+    write_fix(repository, retry_identity.CHAT)
     patch = tmp_path / "wrong.patch"
     patch.write_text(git(repository, "diff"))
     fixed = start("fixed", tmp_path / "fixed", f"--fixed-patch={patch}")
@@ -173,14 +143,7 @@ def test_a_series_that_switches_its_fix_off_again_is_refuted_or_refused(
 ) -> None:
     """T21 (e): its first commit adds the fix behind a file, its second deletes that file."""
     base = git(repository, "rev-parse", "HEAD").strip()
-    rules = [
-        replace(rule, rewrite={"PROVIDER": "$PROVIDER, kept(apiName)"})
-        if rule.id == "retry-passes-its-api-name"
-        else rule
-        for rule in retry_identity.RULES
-    ]
-    for name, content in retry_identity.fix(repository / PLUGIN, rules).files.items():
-        (repository / PLUGIN / name).write_bytes(content)
+    write_fix(repository, "kept(apiName)")
     provider = repository / PLUGIN / "provider"
     (provider / "kept.go").write_text(
         f"package provider\n\nvar keeps bool\n\nfunc kept(name ApiName) ApiName {{\n\tif keeps {{"

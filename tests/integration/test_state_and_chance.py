@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sessions.matrix.verdict import Verdict
-from tests.integration.running import PROJECT
-from wasm.fix_4396 import retry_identity
+from tests.integration.running import PLUGIN, git, write_fix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(180)
 
-PLUGIN = "wasm/go/reference"
 CASE = """
 name = "{name}"
 title = "a plugin that keeps state"
@@ -72,22 +67,6 @@ def write_case(folder: Path, name: str, mode: str = "direct", provider: str = "o
     folder.mkdir(exist_ok=True)
     text = CASE.format(name=name, mode=mode, type=provider)
     (folder / f"{name}.toml").write_text(text, "utf-8")
-
-
-def git(repository: Path, *argv: str) -> None:
-    identity = ("-c", "user.name=test", "-c", "user.email=test@example.invalid")
-    subprocess.run(["git", "-C", repository, *identity, *argv], check=True, capture_output=True)
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A committed copy of the reference plugin, in a repository of its own."""
-    folder = tmp_path / "repository"
-    shutil.copytree(PROJECT / PLUGIN, folder / PLUGIN)
-    git(tmp_path, "init", "--quiet", str(folder))
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=the baseline")
-    return folder
 
 
 def source(repository: Path) -> tuple[str, ...]:
@@ -154,14 +133,7 @@ func byVM(name ApiName) ApiName {
 def test_t45_a_fix_that_works_in_some_vms_is_not_proven_and_its_repeats_are_named(
     start: Start, report: Report, repository: Path, tmp_path: Path
 ) -> None:
-    rules = [
-        replace(rule, rewrite={"PROVIDER": "$PROVIDER, byVM(apiName)"})
-        if rule.id == "retry-passes-its-api-name"
-        else rule
-        for rule in retry_identity.RULES
-    ]
-    for name, content in retry_identity.fix(repository / PLUGIN, rules).files.items():
-        (repository / PLUGIN / name).write_bytes(content)
+    write_fix(repository, "byVM(apiName)")
     (repository / PLUGIN / "provider" / "zz_by_vm.go").write_text(BY_VM)
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "--message=a fix by chance")
