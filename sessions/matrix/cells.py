@@ -1,8 +1,9 @@
 """Cells: case x mode x repeat. Each is one client request and what followed, all of it recorded.
 
 The first repeats have a fresh VM each, so that what a plugin draws by chance when it starts is
-drawn again. A cell that is not as declared is run once more, alone, in a fresh VM: where the two
-differ, what was seen depends on earlier cells or on chance, and shows nothing of the plugin.
+drawn again; later repeats have the VM of the last of these, so that a plugin that works only in a
+fresh VM is seen. A cell that is not as declared is run once more, alone, in a fresh VM: where the
+two differ, what was seen depends on earlier cells or on chance, and shows nothing of the plugin.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _IDLE = (
 _NOT_LOGGED = "the gateway's access log has no line for the request, so who answered is not known"
 _JSON = ("content-type", "application/json")
 # The same for every gateway, whatever port it got: nothing but the module may differ.
-# As many repeats as release evidence needs begin in a fresh VM; each costs 0.1 s a case.
-FRESH_VMS = 3
+# Fewer than the repeats that release evidence needs: what works once in a VM must work again there.
+FRESH_VMS = 2
 # So often is the same finding in the same case and mode confirmed in a fresh VM.
 _CONFIRMED_AT_MOST = 3
 _CLIENT = (("host", "gateway-proof.example"), ("user-agent", "gateway-proof"), ("accept", "*/*"))
