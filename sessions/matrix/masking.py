@@ -51,14 +51,14 @@ def texts_of_attempts(attempts: Sequence[Attempt]) -> Iterator[str]:
         yield from (attempt.target, attempt.host, attempt.error)
         yield attempt.body.decode(_BYTES)
         yield attempt.trailing.decode(_BYTES)
-        yield from (value for _, value in attempt.headers)
+        yield from (text for header in attempt.headers for text in header)
 
 
 def texts_of_response(response: Response) -> Iterator[str]:
     """Give every text of a response in which a credential may have stood."""
     yield response.body.decode(_BYTES)
     yield response.trailing.decode(_BYTES)
-    yield from (value for _, value in response.headers)
+    yield from (text for header in response.headers for text in header)
 
 
 def _masked_attempt(attempt: Attempt) -> Attempt:

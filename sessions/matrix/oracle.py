@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from containers.exchange import Attempt
 from sessions.matrix import credentials, exact_json, masking
 from sessions.matrix.case import Mode
 from sessions.matrix.checks import Check, CheckName
@@ -19,7 +20,7 @@ from sessions.matrix.checks import Check, CheckName
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from containers.exchange import Attempt, Response
+    from containers.exchange import Response
     from sessions.matrix.case import Case
 
 _SHOWN_BYTES = 60
@@ -99,16 +100,20 @@ def _attempt(which: str, case: Case, attempt: Attempt | None, keys: Sequence[str
 
 def _same_headers(first: Attempt | None, retry: Attempt | None) -> Check:
     """Check that a retry has every header that the provider set as the first attempt had it."""
-    expected, actual = (_of_provider(each) if each else NO_ATTEMPT for each in (first, retry))
+    expected, actual = (of_provider(each) if each else NO_ATTEMPT for each in (first, retry))
     holds = first is not None and expected == actual
     return Check(name=CheckName.RETRY_HEADERS, expected=expected, actual=actual, holds=holds)
 
 
-def _of_provider(attempt: Attempt) -> list[list[str]]:
-    """Return the host and the headers that a provider may have set, in the order of their names."""
+def of_provider(seen: Attempt | Response) -> list[list[str]]:
+    """Return the headers that a provider may have set, in the order of their names.
+
+    An attempt's host is one of them.
+    """
+    host = [("host", seen.host)] if isinstance(seen, Attempt) else []
     return sorted(
         [name, value]
-        for name, value in (("host", attempt.host), *attempt.headers)
+        for name, value in (*host, *seen.headers)
         if not _NOT_THE_PROVIDERS.fullmatch(name) and not credentials.in_headers([(name, value)])
     )
 

@@ -22,6 +22,7 @@ from sessions.evidence.record.records import (
     first_keys,
 )
 from sessions.evidence.record.store import as_json
+from sessions.matrix import oracle
 from sessions.matrix.cells import plan
 from sessions.matrix.verdict import Verdict
 from wasm.records import UNPUBLISHED, Variant, sha256_of
@@ -29,11 +30,13 @@ from wasm.records import UNPUBLISHED, Variant, sha256_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from containers.exchange import Attempt, Response
     from containers.records import Cleanup, TestbedFacts
     from sessions.evidence.record.records import UnitSummary
     from sessions.matrix.records import Result
 
 _NAMED_AT_MOST = 3
+_SAME_VALUE = frozenset({"host", "content-type", "content-encoding"})
 # docs/evidence.md, 11: with fewer, a random first key may never have been the other one.
 ENOUGH_REPEATS = 3
 
@@ -116,10 +119,10 @@ def judge(  # noqa: PLR0913 - likewise
 
     A cell that contradicts the claim refutes it, whatever else could not be observed; without a
     contradiction, a cell or a run without a valid observation leaves it inconclusive; and so do
-    repeats that disagree, a run of which it is not proved that nothing was left, and a matrix in
-    which nothing had to fail, since then nothing was reproduced. Go's own tests count where they
-    were run on the very modules: one that the fix breaks refutes it, and any other failure leaves
-    it inconclusive.
+    repeats that disagree, headers that the fix has changed where no check has them, a run of which
+    it is not proved that nothing was left, and a matrix in which nothing had to fail, since then
+    nothing was reproduced. Go's own tests count where they were run on the very modules: one that
+    the fix breaks refutes it, and any other failure leaves it inconclusive.
     """
     against: list[str] = []
     unclear: list[str] = []
@@ -128,6 +131,7 @@ def judge(  # noqa: PLR0913 - likewise
         unclear += _disagreements(run, results)
         unclear += _gaps(run, results)
         unclear += _left_behind(run.variant, cleanup[run.variant])
+    unclear += _other_headers(baseline_results, fixed_results)
     against += unit_results.contradictions(unit)
     unclear += unit_results.gaps(unit)
     if baseline.module.sha256 == fixed.module.sha256:
@@ -194,6 +198,48 @@ def _disagreements(run: Run, results: Sequence[Result]) -> Iterator[str]:
             total = outcomes.total()
             counted = "; ".join(f"{number} of {total} {what}" for what, number in outcomes.items())
             yield f"{run.variant}: the repeats of {name} disagree: {counted}"
+
+
+def _other_headers(baseline: Sequence[Result], fixed: Sequence[Result]) -> Iterator[str]:
+    """Say which headers the fix has changed of a message that held on both variants.
+
+    No check has those of a first attempt and of an answer. Only of some is the value held against
+    the other's: a date or a nonce may differ each time.
+    """
+    others = {result.cell.id: result for result in fixed}
+    found: dict[str, list[str]] = {}
+    for result in baseline:
+        other = others.get(result.cell.id)
+        mine, its = _held(result), _held(other) if other else {}
+        for what in [each for each in mine if each in its]:
+            gone, new = mine[what] - its[what], its[what] - mine[what]
+            if gone or new:
+                said = f"{_named(gone)} on the baseline, {_named(new)} on the fixed module"
+                found.setdefault(f"{what} has other headers: {said}", []).append(result.cell.id)
+    for said, cells in found.items():
+        more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+        yield f"in {cells[0]}{more}, {said}; expected the same of both"
+
+
+def _held(result: Result) -> dict[str, Counter[str]]:
+    """Return the headers of what held in a cell, by what it is."""
+    held: dict[str, Attempt | Response | None] = {}
+    if result.attempts and not any(name.startswith("first_") for name in result.failed_checks):
+        held["the first attempt"] = result.attempts[0]
+    if result.verdict is Verdict.PASS:
+        held["the answer"] = result.response
+    return {
+        what: Counter(
+            f"{name}: {value}" if name in _SAME_VALUE else name
+            for name, value in oracle.of_provider(seen)
+        )
+        for what, seen in held.items()
+        if seen is not None and result.checks
+    }
+
+
+def _named(headers: Counter[str]) -> str:
+    return ", ".join(headers.elements()) or "none of these"
 
 
 def _gaps(run: Run, results: Sequence[Result]) -> Iterator[str]:

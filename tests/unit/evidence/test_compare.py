@@ -454,6 +454,70 @@ def test_without_a_contradiction_what_was_not_seen_leaves_it_inconclusive(
     assert comparison.reasons == reasons
 
 
+def _with_headers(seen: Observation, of: str, *headers: tuple[str, str]) -> Observation:
+    """Change the headers of the answer, or of every attempt alike."""
+    if of == "the answer":
+        assert seen.response is not None
+        return msgspec.structs.replace(
+            seen, response=msgspec.structs.replace(seen.response, headers=headers)
+        )
+    attempts = tuple(
+        msgspec.structs.replace(each, headers=(*each.headers[1:], *headers))
+        for each in seen.attempts
+    )
+    return msgspec.structs.replace(seen, attempts=attempts)
+
+
+@pytest.mark.parametrize("cell", [CHAT, DIRECT])
+@pytest.mark.parametrize("of", ["the first attempt", "the answer"])
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        ("content-type: application/json", "", "content-type: application/json on the baseline, "),
+        ("content-type: application/json", "content-type: text/html", "content-type: text/html on"),
+        ("", "content-encoding: gzip", ", content-encoding: gzip on the fixed module"),
+        ("", "x-more: 1", ", x-more on the fixed module"),
+        ("x-date: 1", "x-date: 2", ""),
+        ("content-length: 1", "transfer-encoding: chunked", ""),
+        ("x-envoy-upstream-service-time: 1", "", ""),
+    ],
+)
+def test_headers_that_no_check_has_are_held_against_the_other_variant_s(
+    cell: str, of: str, one: str, other: str, said: str
+) -> None:
+    sides = {}
+    for variant, header in ((B, one), (F, other)):
+        mode = Mode(cell.split("/")[1])
+        seen = right(CONTROL if cell == CHAT else KLING, mode)
+        name, _, value = header.partition(": ")
+        sides[variant] = changed(
+            variant, cell, _with_headers(seen, of, *([(name, value)] if name else []))
+        )
+    comparison = compared(sides[B], sides[F])
+    if not said:
+        assert comparison.verdict is PairVerdict.PROVEN
+        return
+    assert comparison.verdict is PairVerdict.INCONCLUSIVE
+    (reason,) = comparison.reasons
+    assert reason.startswith(f"in {cell}, {of} has other headers: ")
+    assert said in reason
+
+
+def test_a_host_that_the_fix_has_changed_is_seen_in_the_cells_that_fail_too() -> None:
+    def moved(each: Result) -> Result:
+        attempts = tuple(
+            msgspec.structs.replace(a, host="wrong.example") for a in each.observation.attempts
+        )
+        seen = msgspec.structs.replace(each.observation, attempts=attempts)
+        case = next(case for case in CASES if case.name == each.cell.case)
+        return result(case, each.cell.mode, F, seen, each.cell.repeat)
+
+    comparison = compared(fixed=[moved(each) for each in results(F)])
+    assert comparison.verdict is PairVerdict.INCONCLUSIVE
+    (reason,) = comparison.reasons
+    assert reason.startswith(f"in {VIDEO} and 7 more, the first attempt has other headers: host: ")
+
+
 def test_refuted_beats_inconclusive_and_the_contradiction_comes_first() -> None:
     comparison = compared(baseline=changed(B, CHAT, unseen()), fixed=results(F, shows_defect=True))
     assert comparison.verdict is PairVerdict.REFUTED

@@ -200,6 +200,14 @@ LEAKS: dict[str, tuple[Observation, str]] = {
         seen(response=msgspec.structs.replace(DONE, headers=(("x-used-key", DONE_WITH),))),
         "dummy-key-a in the response",
     ),
+    "the name of a response's header": (
+        seen(response=msgspec.structs.replace(DONE, headers=(("x-dummy-key-a", "1"),))),
+        "dummy-key-a in the response",
+    ),
+    "the name of an attempt's header": (
+        with_retry(headers=(*BOTH[1].headers, ("x-dummy-key-b", "1"))),
+        "dummy-key-b in attempt 2",
+    ),
 }
 
 
