@@ -133,3 +133,14 @@ def test_the_door_needs_nothing_but_nox() -> None:
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_what_a_machine_or_a_test_leaves_is_not_in_the_repository() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--stage"], cwd=PROJECT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    links = [row for row in listed if row.startswith("120000")]
+    places = {row.partition("\t")[2].split("/")[0] for row in listed if "/" in row}
+
+    assert links == []  # one to a machine's own .venv was committed once
+    assert places == {".ci", ".github", "containers", "docs", "sessions", "tests", "wasm"}
