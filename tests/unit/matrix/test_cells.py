@@ -10,7 +10,7 @@ import pytest
 from containers.client import NoAnswer
 from containers.endings import Ending
 from containers.exchange import Answer, Journal, Request, Response
-from sessions.evidence.compare import ENOUGH_REPEATS
+from sessions.evidence.pair.compare import ENOUGH_REPEATS
 from sessions.matrix import case as cases
 from sessions.matrix import cells
 from sessions.matrix.case import Mode
