@@ -59,10 +59,17 @@ def add(files: Sequence[File], folder: Path, shown: str) -> None:
 
 @dataclass(frozen=True)
 class Applied:
-    """How a patch was applied: how many files it changed, and how many others it names."""
+    """How a patch was applied.
+
+    Attributes:
+        changed: How many files it changed.
+        outside: How many others it names.
+        names: The paths of all files that are there after it, of the others too.
+    """
 
     changed: int
     outside: int
+    names: tuple[str, ...]
 
 
 def apply(  # noqa: PLR0913 - a patch, and all that it has to fit
@@ -122,7 +129,8 @@ def apply(  # noqa: PLR0913 - a patch, and all that it has to fit
             f"repository's root, such as {example}; make it again from there"
         )
     _refuse_links_out(folder, shown)
-    return Applied(len(inside), len(entries) - len(inside))
+    names = tuple(each.new for each in entries if each.new is not None)
+    return Applied(len(inside), len(entries) - len(inside), names)
 
 
 def _refuse_submodules(entries: Sequence[Entry], shown: str) -> None:
@@ -180,8 +188,10 @@ def _refuse_links_out(folder: Path, shown: str) -> None:
                 f"{path.readlink()}, outside the repository; expected a tree that stands alone; "
                 "replace the link by the file"
             )
-        # Go passes over a file that begins so, and over none else.
-        if path.suffix == ".go" and path.name[0] not in "._" and not path.exists():
+        # Go passes over a file that begins so, and over none else. Without the last two it builds
+        # something else, and says nothing.
+        is_read = path.suffix == ".go" and path.name[0] not in "._"
+        if (is_read or path.name in {"vendor", "default.pgo"}) and not path.exists():
             raise SourceError(
                 f"{path.relative_to(folder).as_posix()} in {shown} is a link to "
                 f"{path.readlink()}, which is not among the files of the plugin; expected a tree "

@@ -9,7 +9,7 @@ from wasm.fix_4396 import retry_identity
 from wasm.foundation import paths
 from wasm.foundation.errors import SourceError
 from wasm.records import Fix, FixKind, Origin, Patch
-from wasm.source import files
+from wasm.source import files, own_build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,8 @@ def patched(request: Request, path: Path, baseline: Side, root: Path) -> Fix:
     """Make a tree with a patch at a folder that is not there yet.
 
     Raises:
-        SourceError: It cannot be read, is not one diff, or does not fit the baseline.
+        SourceError: It cannot be read, is not one diff, does not fit the baseline, or makes what a
+            ref with it is refused for.
     """
     content = _content(path)
     source = baseline.tree.source
@@ -61,6 +62,7 @@ def patched(request: Request, path: Path, baseline: Side, root: Path) -> Fix:
             elsewhere=baseline.files,
         )
         wanted = [*folders, *baseline.replaced_folders(root)]
+    own_build.refuse_patched(baseline.found, source, root, applied.names)
     left_out = _left_out(request, baseline, source.commit)
     if applied.outside:
         left_out.append(f"{_files(applied.outside)} of the patch outside the plugin")

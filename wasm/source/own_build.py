@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from wasm.foundation.errors import SourceError
 from wasm.golang import golist, toolchain
 from wasm.source import repository
+from wasm.source.files import File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from wasm.golang.goversion import GoChoice
-    from wasm.source.files import File
+    from wasm.records import Source
     from wasm.source.repository import Repository
 
 # What Go reads for a package beside what is embedded, by its suffix.
@@ -88,16 +89,41 @@ def refuse_workspace(
     """
     work = own.get("GOWORK", "")
     if not work and commit is not None:
-        beside = [
-            *repository.above(plugin, "go.work"),
-            (PurePosixPath(plugin) / "go.work").as_posix(),
-        ]
-        work = next(iter(found.having(commit, beside)), "")
-    if work in ("", "off"):
-        return
-    place = Path(work)
+        work = next(iter(found.having(commit, _workspaces(plugin))), "")
+    if work not in ("", "off"):
+        raise _in_a_workspace(found, plugin, Path(work))
+
+
+def refuse_patched(found: Repository, source: Source, root: Path, names: Collection[str]) -> None:
+    """Refuse a patch that makes what would be refused in a commit: a workspace, an LFS pointer.
+
+    Args:
+        found: The repository.
+        source: Of the baseline, with the Go that both variants are built with.
+        root: The tree with the patch.
+        names: The files that the patch names and leaves there.
+
+    Raises:
+        SourceError: With the file.
+        BuildError: Go cannot make sense of the folder.
+    """
+    work = next((path for path in _workspaces(source.plugin) if path in names), None)
+    if work is not None and toolchain.users_own(Path("/")).get("GOWORK") != "off":
+        raise _in_a_workspace(found, source.plugin, Path(work))
+    there = [name for name in names if (root / name).is_file()]
+    made = [File(name, "", (root / name).read_bytes()) for name in there]
+    if source.go is not None:
+        refuse_pointers(found, source.go, root, source.plugin, made)
+
+
+def _workspaces(plugin: str) -> list[str]:
+    """Return where a go.work has a part in a plugin's build."""
+    return [*repository.above(plugin, "go.work"), (PurePosixPath(plugin) / "go.work").as_posix()]
+
+
+def _in_a_workspace(found: Repository, plugin: str, place: Path) -> SourceError:
     shown = place.relative_to(found.folder) if place.is_relative_to(found.folder) else place
-    raise SourceError(
+    return SourceError(
         f"{shown} is a workspace in which {plugin} of {found.name} would be built; expected a "
         "plugin that is built as its own go.mod says, as every module here is; set GOWORK=off, "
         "with which your own build is the same"

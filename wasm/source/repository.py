@@ -20,7 +20,7 @@ from wasm.golang import goversion
 from wasm.records import Patch, sha256_of
 from wasm.source import git
 from wasm.source.files import File
-from wasm.source.work_tree import WorkTree, not_files_only
+from wasm.source.work_tree import WorkTree, blob_name, not_files_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -216,6 +216,12 @@ class Repository:
                 )
             size = int(head[2])
             blobs.append(answer.stdout[end + 1 : end + 1 + size])
+            # git does not look whether a loose object is what its name says.
+            if blob_name(blobs[-1], len(head[0])) != head[0]:
+                raise SourceError(
+                    f"the content of {path} in {self.name} is not what its name {head[0].decode()} "
+                    "says; expected a sound repository; see `git fsck` there, and clone it again"
+                )
             at = end + 1 + size + 1
         return blobs
 

@@ -167,9 +167,14 @@ class _Lying:
 
     def name(self, digits: int) -> bytes:
         """Return git's name for the bytes, SHA-1 or SHA-256 by its length."""
-        kind = "sha1" if digits == _SHA1_DIGITS else "sha256"
-        head = b"blob %d\0" % len(self.content)
-        return hashlib.new(kind, head + self.content, usedforsecurity=False).hexdigest().encode()
+        return blob_name(self.content, digits)
+
+
+def blob_name(content: bytes, digits: int) -> bytes:
+    """Return git's name for the bytes of a file, SHA-1 or SHA-256 by its length."""
+    kind = "sha1" if digits == _SHA1_DIGITS else "sha256"
+    head = b"blob %d\0" % len(content)
+    return hashlib.new(kind, head + content, usedforsecurity=False).hexdigest().encode()
 
 
 def not_files_only(path: bytes, kind: str, name: str) -> SourceError:

@@ -65,6 +65,16 @@ def built_by_hand(checkout: Checkout, tmp_path: Path) -> str:
     return sha256_of(output.read_bytes())
 
 
+def patched(checkout: Checkout, tmp_path: Path) -> Request:
+    """Ask for what lies in a checkout as a patch on its HEAD, which is then what lies there."""
+    checkout.write(f"{checkout.plugin}/more.go", "package main\n")
+    checkout.git("add", "--all", "--force")
+    patch = tmp_path / "fix.patch"
+    patch.write_text(checkout.git("diff", "--binary", "HEAD") + "\n")
+    checkout.git("reset", "--quiet", "--hard")
+    return request_of(checkout, fixed_patch=patch)
+
+
 def source_of(request: Request, variant: Variant = BASELINE) -> Source:
     with variant_tree.taken_out(variant, request) as tree:
         return tree.source
@@ -273,14 +283,19 @@ def test_a_nested_go_mod_that_a_rule_ignores_is_taken_along(checkout: Checkout) 
     assert f"{checkout.plugin}/inner/go.mod" in contents(request_of(checkout))
 
 
-def test_a_go_file_that_is_a_link_to_what_is_not_taken_is_refused(checkout: Checkout) -> None:
+@pytest.mark.parametrize("name", ["zz_gen.go", "vendor", "default.pgo"])
+def test_what_go_reads_and_is_a_link_to_what_is_not_taken_is_refused(
+    checkout: Checkout, name: str
+) -> None:
+    """Without vendor and default.pgo Go builds another module, and says nothing."""
     checkout.write("elsewhere/gen.go", GENERATED)
-    (checkout.path / checkout.plugin / "zz_gen.go").symlink_to("../../elsewhere/gen.go")
+    target = "../../elsewhere" if name == "vendor" else "../../elsewhere/gen.go"
+    (checkout.path / checkout.plugin / name).symlink_to(target)
     checkout.commit()
 
     for ref in (None, "HEAD"):
         assert refusal(request_of(checkout, baseline_ref=ref)).startswith(
-            "extensions/tiny/zz_gen.go in checkout is a link to ../../elsewhere/gen.go, "
+            f"extensions/tiny/{name} in checkout is a link to {target}, "
         )
 
 
@@ -303,6 +318,19 @@ def test_a_workspace_is_refused_unless_the_user_builds_without_it(
         assert told.startswith(f"{name} is a workspace in which ")
     monkeypatch.setenv("GOWORK", "off")
     assert build(BASELINE, request_of(checkout)).sha256 == built_by_hand(checkout, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["extensions/tiny", "extensions", "."])
+def test_a_workspace_that_a_patch_makes_is_refused_as_in_a_commit(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+) -> None:
+    checkout.write(f"{place}/go.work", f"go 1.24\n\nuse {checkout.path / checkout.plugin}\n")
+    request = patched(checkout, tmp_path)
+
+    told = refusal(request)
+    assert told.startswith(f"{os.path.normpath(f'{place}/go.work')} is a workspace in which ")
+    monkeypatch.setenv("GOWORK", "off")
+    assert source_of(request, Variant.FIXED).fix
 
 
 def test_a_workspace_that_a_variable_names_is_refused(
@@ -404,6 +432,19 @@ def test_a_pointer_of_git_lfs_is_refused_where_the_build_reads_it(
     checkout.commit()
 
     told = refusal(request_of(checkout, baseline_ref=ref))
+
+    assert told.startswith(f"{checkout.plugin}/data/text.txt in checkout is a pointer of Git LFS")
+
+
+def test_a_pointer_of_git_lfs_that_a_patch_makes_is_refused_as_in_a_commit(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    checkout.write(f"{checkout.plugin}/picture.png", POINTER)
+    assert source_of(patched(checkout, tmp_path), Variant.FIXED).fix
+    add_embedded(checkout)
+    checkout.write(f"{checkout.plugin}/data/text.txt", POINTER)
+
+    told = refusal(patched(checkout, tmp_path))
 
     assert told.startswith(f"{checkout.plugin}/data/text.txt in checkout is a pointer of Git LFS")
 

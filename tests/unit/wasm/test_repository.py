@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -187,6 +188,26 @@ def test_a_conflict_elsewhere_in_the_work_tree_does_not_matter(checkout: Checkou
     assert checkout.git("status", "--porcelain") == "UU elsewhere/notes.txt"
 
     assert len(as_it_lies(checkout)) == 2
+
+
+@pytest.mark.parametrize("as_it_lies", [True, False])
+def test_an_object_that_is_not_what_its_name_says_is_refused(
+    checkout: Checkout, *, as_it_lies: bool
+) -> None:
+    """Git itself reads a loose object without a look at that."""
+    name = checkout.git("rev-parse", f"HEAD:{checkout.plugin}/main.go")
+    place = checkout.path / ".git" / "objects" / name[:2] / name[2:]
+    place.chmod(0o644)
+    place.write_bytes(zlib.compress(b"blob 14\0package other\n"))
+    assert checkout.git("cat-file", "blob", name) == "package other"
+
+    with repository.opened(checkout.path) as found:
+        treeish = found.work_tree([checkout.plugin]) if as_it_lies else "HEAD"
+        told = sentence_of(lambda: found.files(treeish, [checkout.plugin]))
+
+    assert told.startswith(
+        f"the content of {checkout.plugin}/main.go in checkout is not what its name {name} says; "
+    )
 
 
 def test_a_partial_clone_fetches_only_what_is_read_and_keeps_none_of_it(
