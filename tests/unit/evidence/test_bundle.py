@@ -319,9 +319,13 @@ def test_an_empty_list_of_what_was_run_is_no_success(tmp_path: Path) -> None:
 def test_red_go_tests_are_in_every_output_and_verified(tmp_path: Path) -> None:
     """T32: three tests fail on the very modules, and both runtime sessions hold."""
     runs = recorded.pair(tmp_path)
+    recorded.unit(tmp_path, runs[B])
     recorded.unit(tmp_path, runs[F], suites=[RED])
     made = bundle.make(tmp_path, runs, None)
-    reason = "Go's tests: 3 failed on the fixed module: a.TestX, a.TestY, b.TestZ"
+    reason = (
+        "Go's tests: 3 failed on the fixed module, which do not fail on the baseline: "
+        "a.TestX, a.TestY, b.TestZ"
+    )
     assert (made.comparison.verdict, made.comparison.reasons) == (PairVerdict.REFUTED, (reason,))
     assert made.comparison.headline == f"refuted: {reason}"
     said = json.loads((made.folder / "statement.json").read_bytes())["predicate"]
@@ -348,7 +352,7 @@ def test_a_verdict_that_leaves_red_go_tests_out_is_seen(tmp_path: Path) -> None:
     store.seal(red.folder)
     failed = {each.check: each.problems for each in verify.of(red.folder).failed}
     assert {*failed} == {"comparison", "reports"}
-    assert any('verdict is "proven", expected "refuted"' in p for p in failed["comparison"])
+    assert any('verdict is "proven", expected "inconclusive"' in p for p in failed["comparison"])
 
 
 def test_where_go_tests_were_not_run_every_output_says_so(tmp_path: Path) -> None:

@@ -577,7 +577,19 @@ UNIT_VERDICTS: dict[str, tuple[dict[str, UnitRun], PairVerdict]] = {
     "a regression test": ({"baseline": unit(B, "a.New"), "fixed": GREEN[F]}, PairVerdict.PROVEN),
     "the baseline alone was run": ({"baseline": unit(B, "a.Old")}, PairVerdict.PROVEN),
     "the fix breaks one": ({"baseline": GREEN[B], "fixed": unit(F, "a.X")}, PairVerdict.REFUTED),
-    "no baseline to compare with": ({"fixed": unit(F, "a.X")}, PairVerdict.REFUTED),
+    # It may be red without the fix, too, which is then none the worse.
+    "no baseline to compare with": ({"fixed": unit(F, "a.X")}, PairVerdict.INCONCLUSIVE),
+    "none that compiles": (
+        {
+            "baseline": unit_run(run(B), suites=[replace(SUITE, status=1, passed=0)]),
+            "fixed": unit(F, "a.X"),
+        },
+        PairVerdict.INCONCLUSIVE,
+    ),
+    "none that ran to its end": (
+        {"baseline": unit(B, "a.Y", output=TIMED_OUT), "fixed": unit(F, "a.X")},
+        PairVerdict.INCONCLUSIVE,
+    ),
     "the fix breaks another": (
         {"baseline": unit(B, "a.Old"), "fixed": unit(F, "a.Old", "a.X")},
         PairVerdict.REFUTED,
@@ -614,7 +626,8 @@ def test_red_go_tests_keep_a_pair_from_being_proven(name: str) -> None:
 
 def test_red_go_tests_stand_beside_what_the_cells_contradict() -> None:
     fixed = changed(F, VIDEO, defective(KLING))
-    comparison = compared(fixed=fixed, unit=summaries(fixed=unit(F, "a.X")))
+    both = summaries(baseline=GREEN[B], fixed=unit(F, "a.X"))
+    comparison = compared(fixed=fixed, unit=both)
     assert comparison.verdict is PairVerdict.REFUTED
     assert [VIDEO in comparison.reasons[0], "a.X" in comparison.reasons[1]] == [True, True]
     assert comparison.headline.endswith("; Go's tests: failed")
