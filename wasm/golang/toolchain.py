@@ -53,6 +53,8 @@ _PINNED = {
     "GODEBUG": "",
     "CGO_ENABLED": "0",
 }
+# Settings that a release of Go has not, for which Go takes an empty variable as none.
+_UNSET = ("GOFLAGS", "GOEXPERIMENT", "GODEBUG", "GOWASM", "GO111MODULE", "GOFIPS140")
 # Settings of the user that his own build takes, and ours does not.
 _LEFT_OUT = ("GOFLAGS", "GOWORK", "GOEXPERIMENT", "GOWASM", "GO111MODULE")
 # Settings, and what they are by default, that decide whether a module can be fetched.
@@ -104,7 +106,8 @@ def locate(version: str = GO_VERSION) -> Toolchain:
     """Find Go, and an exact version through it.
 
     Raises:
-        BuildError: There is no Go, it is too old to fetch another, or the fetch failed.
+        BuildError: There is no Go, it is too old to fetch another, the fetch failed, or its own
+            go.env would change what is built.
     """
     program = _program()
     found = _started(program, ["version"], _machine() | {"GOTOOLCHAIN": "local"})
@@ -128,7 +131,26 @@ def locate(version: str = GO_VERSION) -> Toolchain:
             f"answer; check the network and {_routes(environment, exact.stderr)}, or install that "
             "version"
         )
+    _refuse_changed_release(program, environment)
     return Toolchain(program, exact.stdout.decode().strip(), environment, pinned)
+
+
+def _refuse_changed_release(program: str, environment: Mapping[str, str]) -> None:
+    """Refuse a Go that somebody has given settings of its own, in go.env: no variable undoes them.
+
+    Raises:
+        BuildError: With the file and the setting.
+    """
+    asked = _started(program, ["env", "-json", "GOROOT", *_UNSET], environment)
+    told = json.loads(asked.stdout or b"{}")
+    for key in _UNSET:
+        value = told.get(key, "")
+        if value not in ("", "off"):
+            raise BuildError(
+                f"{told['GOROOT']}/go.env sets {key}={value}, which would change what is built, "
+                "and no record says so; expected Go as it is released; take that line out, or "
+                "install another Go"
+            )
 
 
 def of(source: Source) -> Toolchain:

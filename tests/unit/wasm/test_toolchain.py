@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,6 @@ from wasm.golang import toolchain
 from wasm.golang.goversion import GO_VERSION
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.unit.wasm.conftest import RunWasm
 
 HOSTILE = {
@@ -102,6 +101,31 @@ def test_what_says_how_to_reach_the_network_and_how_much_to_take_stays_the_users
         monkeypatch.setenv(key, value)
 
     assert toolchain.locate().environment.items() >= kept.items()
+
+
+@pytest.mark.parametrize("line", ["GOFLAGS=-tags=other", "GOFIPS140=latest", "GOPROXY=off"])
+def test_settings_in_go_s_own_folder_that_no_variable_undoes_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    """For Go an empty variable is none; where modules come from is the machine's to say."""
+    go = toolchain.locate()
+    asked = [go.program, "env", "GOROOT"]
+    released = Path(command.run(asked, env=go.environment).stdout.decode().strip())
+    root = tmp_path / "go"
+    (root / "bin").mkdir(parents=True)
+    for each in released.iterdir():
+        if each.name not in ("bin", "go.env"):
+            (root / each.name).symlink_to(each)
+    shutil.copy2(released / "bin" / "go", root / "bin")
+    (root / "go.env").write_text(f"{line}\n")
+    monkeypatch.setenv("PATH", str(root / "bin"), prepend=os.pathsep)
+    monkeypatch.delenv("GOPROXY", raising=False)
+    toolchain.locate.cache_clear()
+
+    if line == "GOPROXY=off":
+        assert toolchain.locate().environment["GOPROXY"] == "off"
+    else:
+        assert refusal().startswith(f"{root}/go.env sets {line}, ")
 
 
 def test_settings_that_a_user_wrote_with_go_env_are_kept_or_dropped_alike(
