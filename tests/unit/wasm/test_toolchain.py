@@ -110,7 +110,7 @@ def test_settings_in_go_s_own_folder_that_no_variable_undoes_are_refused(
     """For Go an empty variable is none; where modules come from is the machine's to say."""
     go = toolchain.locate()
     asked = [go.program, "env", "GOROOT"]
-    released = Path(command.run(asked, env=go.environment).stdout.decode().strip())
+    released = Path(subprocesses.run(asked, env=go.environment).stdout.decode().strip())
     root = tmp_path / "go"
     (root / "bin").mkdir(parents=True)
     for each in released.iterdir():
