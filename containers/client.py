@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from containers.exchange import Headers, Request
 
 _PART_BYTES = 1 << 18
+_CLOSED_WITHIN_S = 0.5
 # More than Envoy takes of a plugin's headers (60 KiB).
 _HEAD_BYTES = 1 << 20
 
@@ -92,8 +93,10 @@ class Connection:
 
     def trailing(self) -> bytes:
         """Return what has come by now after the end of the response."""
-        self._socket.settimeout(0)
-        with contextlib.suppress(OSError):  # as soon as nothing is there
+        # The gateway closes a connection that its client has closed, once it has written all of it.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(_CLOSED_WITHIN_S)
             while part := self._socket.recv(_PART_BYTES):
                 self._trailing += part
         return bytes(self._trailing)

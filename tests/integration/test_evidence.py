@@ -117,7 +117,7 @@ def test_a_cell_in_which_the_plugin_panics_is_no_observation_though_the_client_g
     assert direct.verdict is Verdict.INCONCLUSIVE
     assert direct.reason.startswith(
         "the plugin broke down in the gateway, whose log says: [error] wasm log plugin openai-chat "
-        "plugin: [ai-proxy] [nil] [openai-chat/direct/1] recovered from panic x"
+        "openai-chat#1: [ai-proxy] [nil] [openai-chat/direct/1] recovered from panic x"
     )
     assert verify.of(session.folder).failed == ()
 

@@ -66,7 +66,7 @@ def test_a_fix_whose_retry_still_passes_chat_completions_is_refuted(
         "fixed: kling-image-to-video/retry/1, kling-text-to-video/retry/1, "
         "kling-image-to-video/retry/2 and 3 more: expected no check to fail, failed: " + CLAIMED
     ]
-    assert words == f"error: refuted: {comparison['reasons'][0]}"
+    assert words == f"error: refuted: {comparison['reasons'][0]}; Go's tests: not run"
     assert comparison["modules"]["baseline"]["sha256"] != comparison["modules"]["fixed"]["sha256"]
 
 
@@ -252,6 +252,6 @@ def refuted(start: Start, report: Report, cases: Path, tmp_path: Path, failed: s
     assert found
     assert sorted(found[1].split(", ")) == sorted(CLAIMED.split(", "))
     assert found[2] == failed
-    assert words == f"error: refuted: {found[0]}"
+    assert words == f"error: refuted: {found[0]}; Go's tests: not run"
     finding = found[0].removeprefix("baseline: ")
     assert baseline.last_words.endswith(f" cells are not as declared, first {finding}")
