@@ -188,7 +188,7 @@ def _compare(session: nox.Session, options: argparse.Namespace, *, decides: bool
 def _runs(options: argparse.Namespace) -> dict[str, Path]:
     """Return the run of each variant: this command's, else the latest."""
     latest = {
-        variant: folders.latest(options.evidence, variant).resolve()
+        variant: folders.target(folders.latest(options.evidence, variant))
         for variant in ("baseline", "fixed")
     }
     return {variant: _MADE_HERE.get(variant, run) for variant, run in latest.items()}
@@ -229,12 +229,12 @@ def _report(session: nox.Session, options: argparse.Namespace, runs: dict[str, P
     if options.sign:
         argv.append(f"--sign={options.sign}")
     link = folders.latest(options.evidence, _BUNDLE)
-    before = link.resolve()
+    before = folders.target(link)
     try:
         steps.run(session, *argv)
     finally:
-        if link.resolve() != before:
-            _MADE_HERE[_BUNDLE] = link.resolve()
+        if folders.target(link) != before:
+            _MADE_HERE[_BUNDLE] = folders.target(link)
 
 
 def _run_unit(session: nox.Session, options: argparse.Namespace, variant: str) -> None:

@@ -40,8 +40,10 @@ def main(argv: list[str]) -> None:
 def _report(arguments: argparse.Namespace) -> None:
     evidence = arguments.evidence
     runs = {
-        Variant.BASELINE: (arguments.baseline or folders.latest(evidence, "baseline")).resolve(),
-        Variant.FIXED: (arguments.fixed or folders.latest(evidence, "fixed")).resolve(),
+        Variant.BASELINE: folders.target(
+            arguments.baseline or folders.latest(evidence, "baseline")
+        ),
+        Variant.FIXED: folders.target(arguments.fixed or folders.latest(evidence, "fixed")),
     }
     made = bundle.make(evidence, runs, arguments.sign)
     folders.point_latest(evidence, "bundle", made.folder)

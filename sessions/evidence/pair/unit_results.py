@@ -58,7 +58,7 @@ def latest(evidence: Path, run: Run) -> bytes | UnitState:
     link = folders.latest(evidence, f"unit-{run.variant}")
     if not (link / folders.SUMS).is_file():
         return UnitState.NOT_RUN
-    sealing.refuse_unsealed(link.resolve(), "run `nox -s unit` again")
+    sealing.refuse_unsealed(folders.target(link), "run `nox -s unit` again")
     try:
         # The lines of a failing test may show what looks like a credential.
         content = credentials.masked((link / RECORD).read_text("utf-8")).encode()

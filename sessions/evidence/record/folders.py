@@ -62,6 +62,14 @@ def latest(evidence: Path, name: str) -> Path:
     return evidence / "latest" / name
 
 
+def target(link: Path) -> Path:
+    """Return where a link leads, or a place that is none; a loop of links leads to itself.
+
+    Path.resolve raises RuntimeError for such a one.
+    """
+    return link.parent / os.path.realpath(link)
+
+
 def point_latest(evidence: Path, name: str, target: Path) -> None:
     """Let the link point to a folder, in one step; relative, so that the whole can be moved.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.evidence.record import folders
+from sessions.evidence.record import folders, store
 from wasm.foundation.errors import EvidenceError
 
 if TYPE_CHECKING:
@@ -58,6 +58,17 @@ def test_the_link_is_replaced_in_one_step_and_leaves_no_draft(tmp_path: Path) ->
     finally:
         os.close(held)
     assert [path.name for path in link.parent.iterdir()] == ["fixed"]
+
+
+@pytest.mark.parametrize("loop", ["latest/baseline", "latest"])
+def test_links_that_lead_to_themselves_are_no_run(tmp_path: Path, loop: str) -> None:
+    link = folders.latest(tmp_path, "baseline")
+    (tmp_path / loop).parent.mkdir(exist_ok=True)
+    (tmp_path / loop).symlink_to(Path(loop).name)
+
+    assert folders.target(link) == link
+    with pytest.raises(EvidenceError, match=f"no run in {link}"):
+        store.read_run(folders.target(link))
 
 
 def test_the_latest_is_forgotten_and_its_run_stays(tmp_path: Path) -> None:
@@ -123,7 +134,7 @@ def test_what_is_in_the_way_of_a_link_is_named_and_a_link_is_left_alone(tmp_path
 WRITES = """
 import sys, time
 from pathlib import Path
-from sessions.evidence import folders
+from sessions.evidence import folders, store
 evidence = Path(sys.argv[1])
 for folder in (folders.new_run(evidence, "fixed"), folders.new_bundle(evidence)):
     (folder / "cells.jsonl").write_text("{")
