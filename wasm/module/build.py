@@ -8,6 +8,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from wasm.foundation import cache, subprocesses
 from wasm.foundation.errors import BuildError
 from wasm.golang import toolchain
@@ -25,6 +27,14 @@ _OUTPUT = "main.wasm"
 _SHOWN_LINES = 30
 _CHANGED = re.compile(r"^(\S+ \S+): (?:dir|zip) has been modified \((.+)\)$", re.MULTILINE)
 _NEWER_GO = re.compile(r"requires go >= (\S+) \(running go ([^;)\s]+)")
+
+
+class _Built(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies beside a module in the cache: the entry that it is, its digest, its time."""
+
+    key: str
+    sha256: str
+    seconds: float
 
 
 def build(variant: Variant, request: Request) -> Module:
@@ -60,6 +70,8 @@ def built_from(tree: Tree, variant: Variant) -> Module:
         seconds=0.0,
     )
 
+    key = _key(record)
+
     def fill(draft: Path) -> None:
         start = time.monotonic()
         with cache.scratch("go-build") as temporary:
@@ -70,14 +82,14 @@ def built_from(tree: Tree, variant: Variant) -> Module:
         (tree.plugin / _OUTPUT).rename(draft / _OUTPUT)
         data = (draft / _OUTPUT).read_bytes()
         _refuse_cut_short(data)
-        facts = {"sha256": sha256_of(data), "seconds": seconds}
-        (draft / "built.json").write_text(json.dumps(facts), "utf-8")
+        facts = _Built(key=key, sha256=sha256_of(data), seconds=seconds)
+        (draft / "built.json").write_bytes(msgspec.json.encode(facts))
 
     def whole(entry: Path) -> bool:
-        return _from_cache(record, entry) is not None
+        return _from_cache(record, entry, key) is not None
 
-    folder = cache.entry("modules", _key(record), fill, whole)
-    module = _from_cache(record, folder)
+    folder = cache.entry("modules", key, fill, whole)
+    module = _from_cache(record, folder, key)
     if module is None:
         raise BuildError(
             f"the module in {folder} changed while it was read; expected nobody else to write "
@@ -144,19 +156,19 @@ def _refuse_cut_short(data: bytes) -> None:
         raise cache.disk_full(cache.root()) from error
 
 
-def _from_cache(record: Module, folder: Path) -> Module | None:
-    """Complete the record from a cache entry; None when the entry's bytes are not what it says."""
+def _from_cache(record: Module, folder: Path, key: str) -> Module | None:
+    """Complete the record from a cache entry; None when that is damaged, or another's."""
     try:
         data = (folder / _OUTPUT).read_bytes()
-        facts = json.loads((folder / "built.json").read_bytes())
+        facts = msgspec.json.decode((folder / "built.json").read_bytes(), type=_Built)
     except (OSError, ValueError):
         return None
-    if facts.get("sha256") != sha256_of(data):
+    if (facts.key, facts.sha256) != (key, sha256_of(data)):
         return None
     return replace(
         record,
         path=str(folder / _OUTPUT),
-        sha256=facts["sha256"],
+        sha256=facts.sha256,
         size_bytes=len(data),
-        seconds=facts["seconds"],
+        seconds=facts.seconds,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,7 +117,7 @@ def test_another_file_gives_another_module(checkout: Checkout, cache_folder: Pat
     assert Path(first.path).is_relative_to(cache_folder)
 
 
-@pytest.mark.parametrize("damage", ["cut short", "gone", "no record", "record unreadable"])
+@pytest.mark.parametrize("damage", ["cut short", "gone", "no record", '["not", "a', "[]", "{}"])
 def test_a_damaged_module_in_the_cache_is_built_again(
     checkout: Checkout, cache_folder: Path, damage: str
 ) -> None:
@@ -129,13 +130,24 @@ def test_a_damaged_module_in_the_cache_is_built_again(
     elif damage == "no record":
         (file.parent / "built.json").unlink()
     else:
-        (file.parent / "built.json").write_text('["not", "a', encoding="utf-8")
+        (file.parent / "built.json").write_text(damage, encoding="utf-8")
 
     again = build(BASELINE, request_of(checkout))
 
     assert (again.sha256, again.path) == (module.sha256, module.path)
     assert sha256_of(file.read_bytes()) == module.sha256
     assert file.is_relative_to(cache_folder)
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_an_entry_of_the_cache_in_the_place_of_another_is_built_again(checkout: Checkout) -> None:
+    first = build(BASELINE, request_of(checkout))
+    checkout.write(f"{checkout.plugin}/main.go", "package main\n\nfunc main() { println(42) }\n")
+    second = build(BASELINE, request_of(checkout))
+    shutil.rmtree(Path(second.path).parent)
+    shutil.copytree(Path(first.path).parent, Path(second.path).parent)
+
+    assert build(BASELINE, request_of(checkout)).sha256 == second.sha256 != first.sha256
 
 
 @pytest.mark.usefixtures("cache_folder")
