@@ -137,7 +137,7 @@ def load(folder: Path | None = None, glob: str = "*") -> tuple[Case, ...]:
 
 def _files(folder: Path) -> list[Path]:
     try:
-        files = sorted(file for file in folder.iterdir() if file.suffix == ".toml")
+        files = sorted(file for file in folder.iterdir() if file.suffix.lower() == ".toml")
         reason = ""
     except OSError as error:
         files, reason = [], f" ({error.strerror})"

@@ -94,6 +94,9 @@ def run(
             here = _read(go, tree)
             known = len(here.vet & baseline.vet)
             say(f"{variant}: go vet: {len(here.vet)} findings, {known} of them the baseline's")
+            if gone := list(_gone(here, baseline)):
+                told = f"{len(gone)} tests of the baseline are not declared here, first {gone[0]}"
+                say(f"{variant}: {told}")
             speed = _speed(go, tree, scratch, plain=plain)
             say(f"{variant}: {_told(speed)}")
             suites = []
@@ -182,6 +185,14 @@ def _read(go: Toolchain, tree: Tree) -> _Facts:
         if tests and Path(package.dir).resolve() == (tree.plugin / _PROVIDER).resolve()
     ]
     return _Facts(go_vet.vet(go, tree.plugin), declared, provider[0] if provider else None)
+
+
+def _gone(here: _Facts, baseline: _Facts) -> Iterator[str]:
+    """Name the tests of the baseline that this variant has not: removed, renamed, or not built."""
+    for package, tests in baseline.declared.items():
+        for test in tests:
+            if test not in here.declared.get(package, ()):
+                yield f"{package}.{test}"
 
 
 def _to_run(here: _Facts, baseline: _Facts) -> dict[str, dict[str, tuple[str, ...]]]:

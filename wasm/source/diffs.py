@@ -107,6 +107,10 @@ def read(patch: bytes, folder: Path, shown: str, baseline: str = "BASELINE") -> 
     if len(names) != len(parts):
         raise unfit(shown, f"git reads {len(names)} files in it, {len(parts)} are named", patch)
     entries = [part.entry(name) for part, name in zip(parts, names, strict=True)]
+    for path in (path for entry in entries for path in entry.paths):
+        # git refuses such a path, too, unless it is told to leave it out.
+        if {"", ".", ".."} & {*path.split("/")}:
+            raise unfit(shown, f"invalid path '{path}'", patch)
     _refuse_several_trees(entries, shown, baseline)
     return entries
 

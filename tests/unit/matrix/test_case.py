@@ -622,6 +622,13 @@ def test_a_folder_without_cases_is_refused_with_the_reason(
     )
 
 
+def test_a_case_whose_file_has_its_ending_in_capitals_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(GOOD)
+    (tmp_path / "CONTROL.TOML").write_text(GOOD)
+    with pytest.raises(CaseError, match="is also another file's"):
+        cases.load(tmp_path)
+
+
 def test_a_file_as_a_windows_editor_writes_it_is_the_same_case(tmp_path: Path) -> None:
     (tmp_path / "unix.toml").write_text(GOOD)
     (tmp_path / "windows.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())

@@ -297,6 +297,20 @@ def test_what_git_did_not_write_is_refused_before_anything_is_built(
     assert fact in refusal(base, patch)
 
 
+@pytest.mark.parametrize("way", [b"extensions/./tiny", b"other/../extensions/tiny", b"../tiny"])
+def test_a_path_that_is_no_path_of_a_tree_is_refused_beside_one_that_is(
+    base: Checkout, way: bytes
+) -> None:
+    """It may mean a file of the plugin: it is none that is outside of it."""
+    edit(base, "long.go", 3)
+    patch = output(base, "diff")
+    base.git("checkout", "--quiet", ".")
+
+    told = refusal(base, patch + patch.replace(b"extensions/tiny", way))
+
+    assert f"does not apply: invalid path '{way.decode()}/long.go'" in told
+
+
 def test_a_file_with_crlf_lines_takes_the_diff_that_git_writes_of_it(base: Checkout) -> None:
     base.write(f"{PLUGIN}/dos.txt", "one\r\ntwo\r\nthree\r\n")
     base.commit()

@@ -287,6 +287,24 @@ func TestSlow(t *testing.T) { time.Sleep(500 * time.Millisecond) }
 
 
 @pytest.mark.usefixtures("cache_folder")
+def test_tests_that_a_fix_takes_away_are_told(checkout: Checkout) -> None:
+    checkout.write(f"{checkout.plugin}/main_test.go", SLOW_GO)
+    before = checkout.commit()
+    kept = SLOW_GO.replace("func TestQuick", "func quick").replace("500 *", "1 *")
+    checkout.write(f"{checkout.plugin}/main_test.go", kept)
+    checkout.commit()
+    request = Request(
+        source=str(checkout.path), plugin=checkout.plugin, baseline_ref=before, fixed_ref="HEAD"
+    )
+    said: list[str] = []
+
+    unit.run(FIXED, request, said.append)
+
+    first = "tiny.example/plugin.TestQuick"
+    assert f"fixed: 1 tests of the baseline are not declared here, first {first}" in said
+
+
+@pytest.mark.usefixtures("cache_folder")
 def test_progress_is_told_while_nothing_comes(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
