@@ -113,6 +113,8 @@ def _left_out(request: Request, baseline: Side, fixed_commit: str) -> list[str]:
     found, folders = baseline.found, baseline.folders
     if request.kind == "url" or found.bare or baseline.as_it_lies or request.fixed_worktree:
         return []
+    if not found.has_commits:
+        return ["the checkout, whose HEAD names no commit"]
     head = found.commit("HEAD")
     known = (baseline.tree.source.commit, fixed_commit)
     left_out = []

@@ -100,6 +100,11 @@ class Repository:
             f"{', with `git fetch --unshallow`' if shallow else ''}, or name another"
         )
 
+    @property
+    def has_commits(self) -> bool:
+        """Whether HEAD names a commit; it names none on a branch that was not begun yet."""
+        return self._git("rev-parse", "--verify", "--quiet", "HEAD^{commit}").succeeded
+
     def _commits(self, ref: str) -> set[bytes]:
         """Return the commits of all refs of a name; none for what may mean something else, too."""
         if _NO_REF_ALONE.fullmatch(ref):

@@ -517,6 +517,17 @@ def test_files_that_a_sparse_checkout_left_out_are_named(checkout: Checkout) -> 
     assert found.notes[0].endswith(" and 2 more")
 
 
+def test_refs_are_taken_where_head_names_no_commit_and_the_fix_says_so(checkout: Checkout) -> None:
+    checkout.git("branch", "other")
+    checkout.git("checkout", "--quiet", "--orphan", "new")
+    asked = request_of(checkout, baseline_ref="other", fixed_ref="other")
+
+    fix = source_of(asked, Variant.FIXED).fix
+    assert fix
+    assert fix.left_out == ["the checkout, whose HEAD names no commit"]
+    assert refusal(request_of(checkout)).startswith("HEAD names no commit in checkout ")
+
+
 @pytest.mark.parametrize("how", ["a variable", "go env -w"])
 def test_settings_of_go_that_a_build_leaves_out_are_named(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
