@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -87,6 +88,11 @@ def parse(session: str, posargs: Sequence[str], seen_from: str | Path = ".") -> 
     if unknown:
         # Quoted, so that `"a b" ""` is seen to be two arguments.
         parser.error(f"unrecognized arguments: {shlex.join(unknown)}")
+    given = Counter(word.partition("=")[0] for word in posargs)
+    for flag, settings in (pair for options in _GROUPS.values() for pair in options.items()):
+        # The last alone would hold: of the cases of two --case some were not run, say.
+        if given[flag] > 1 and "action" not in settings:
+            parser.error(f"argument {flag}: found {given[flag]} of them, expected one")
     for flag in _FORWARDED:
         # An unset variable in the user's shell; it must not silently mean the default.
         if getattr(arguments, _name(flag)) == "":

@@ -90,6 +90,9 @@ HELP = "; `nox -s unit -- --help` lists the options"
         (["reference"], "unrecognized arguments: reference"),
         (["a b", ""], "unrecognized arguments: 'a b' ''"),
         (["--repeat"], "argument --repeat: expected one argument"),
+        (["--case=a*", "--case", "b*"], "argument --case: found 2 of them, expected one"),
+        (["--variant=both"] * 3, "argument --variant: found 3 of them, expected one"),
+        (["--evidence=x", "--evidence=x"], "argument --evidence: found 2 of them, expected one"),
         (["--debug=yes"], "argument --debug: ignored explicit argument 'yes'"),
         (
             ["--engine=podman"],
