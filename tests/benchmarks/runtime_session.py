@@ -88,8 +88,9 @@ def main(extra: list[str]) -> int:
     """Measure, print, and return 1 when a limit is exceeded."""
     if "--side-by-side" in extra:
         return side_by_side([option for option in extra if option != "--side-by-side"])
-    # The limits are the process engine's, unless another is named: argparse takes the last.
-    extra = ["--engine=process", *extra]
+    # The limits are the process engine's, unless another is named.
+    if not any(option.startswith("--engine") for option in extra):
+        extra = ["--engine=process", *extra]
     with tempfile.TemporaryDirectory() as folder:
         evidence = Path(folder)
         measure(evidence, 3, extra)  # warms the caches, not counted
