@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,14 +20,14 @@ from wasm.records import Module, sha256_of
 from wasm.source import variant_tree
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from wasm.records import Variant
     from wasm.source.variant_tree import Request, Tree
 
 _OUTPUT = "main.wasm"
+_FLAGS = ("-trimpath", "-buildvcs=false", "-buildmode=c-shared")
 _SHOWN_LINES = 30
 _CHANGED = re.compile(r"^(\S+ \S+): (?:dir|zip) has been modified \((.+)\)$", re.MULTILINE)
+_ARCHIVE = re.compile(r"[0-9a-f]{64}-d")
 _NEWER_GO = re.compile(r"requires go >= (\S+) \(running go ([^;)\s]+)")
 
 
@@ -57,7 +59,7 @@ def built_from(tree: Tree, variant: Variant) -> Module:
     go = toolchain.of(tree.source)
     # -trimpath and -buildvcs=false: the same source gives the same bytes in any folder and any
     # work tree (golang 33772, 58218, 64772).
-    argv = ["build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-o", _OUTPUT, "."]
+    argv = ["build", *_FLAGS, "-o", _OUTPUT, "."]
     record = Module(
         variant=variant,
         path="",
@@ -78,6 +80,7 @@ def built_from(tree: Tree, variant: Variant) -> Module:
             env = go.environment | toolchain.TARGET | {"GOTMPDIR": str(temporary)}
             _compile([go.program, *argv], tree, env)
             _refuse_changed_dependencies(go.program, tree, env)
+            _refuse_changed_archives(go.program, tree, env)
         seconds = round(time.monotonic() - start, 3)
         (tree.plugin / _OUTPUT).rename(draft / _OUTPUT)
         data = (draft / _OUTPUT).read_bytes()
@@ -146,6 +149,21 @@ def _refuse_changed_dependencies(program: str, tree: Tree, env: dict[str, str]) 
             f"{changed[1]} was changed in Go's module cache ({changed[2]}); expected it as go.sum "
             "has it, so that others get the same module; run `go clean -modcache`"
         )
+
+
+def _refuse_changed_archives(program: str, tree: Tree, env: dict[str, str]) -> None:
+    """Refuse a module made with what was changed in Go's build cache, where a name is a digest.
+
+    Go itself looks at the size alone.
+    """
+    argv = [program, "list", "-deps", "-export", *_FLAGS, "-f={{.Export}}", "."]
+    done = subprocesses.run(argv, cwd=tree.plugin, env=env)
+    for path in (Path(os.fsdecode(line)) for line in done.stdout.splitlines() if line):
+        if _ARCHIVE.fullmatch(path.name) and sha256_of(path.read_bytes()) != path.name[:-2]:
+            raise BuildError(
+                f"{path} in Go's build cache is not what Go has put there; expected what its name "
+                "says, so that others get the same module; run `go clean -cache`"
+            )
 
 
 def _refuse_cut_short(data: bytes) -> None:

@@ -150,6 +150,34 @@ def test_an_entry_of_the_cache_in_the_place_of_another_is_built_again(checkout: 
     assert build(BASELINE, request_of(checkout)).sha256 == second.sha256 != first.sha256
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_what_was_changed_in_go_s_build_cache_makes_no_module(
+    checkout: Checkout,
+    cache_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_damaged: bool,
+) -> None:
+    """Go names a file there by its digest, and looks at no more than its size."""
+    archive = tmp_path / f"{sha256_of(b'an archive')}-d"
+    archive.write_bytes(b"an Archive" if is_damaged else b"an archive")
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    listed = f'case "$*" in *"-f={{{{.Export}}}}"*) echo {archive}; exit;; esac'
+    go.write_text(f'#!/bin/sh\n{listed}\nexec {shutil.which("go")} "$@"\n')
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", str(go.parent), prepend=os.pathsep)
+
+    if not is_damaged:
+        assert Path(build(BASELINE, request_of(checkout)).path).is_relative_to(cache_folder)
+        return
+    with pytest.raises(BuildError) as caught:
+        build(BASELINE, request_of(checkout))
+    assert caught.value.sentence.startswith(f"{archive} in Go's build cache is not what ")
+    assert not [*cache_folder.glob("modules/*/main.wasm")]
+
+
 @pytest.mark.usefixtures("cache_folder")
 def test_a_module_that_changed_after_it_was_built_is_refused_when_it_is_read(
     checkout: Checkout,
