@@ -164,9 +164,9 @@ def members(archive: bytes) -> dict[str, bytes]:
 
 
 def test_an_image_holds_its_files_and_nothing_of_this_machine(daemon: Any) -> None:
-    there, images = daemon()
+    there, double = daemon()
     name = images.assembled(there, "p/x", {"bin/x": b"program"}, "/bin/x")
-    archive = members(images.loaded[0])
+    archive = members(double.loaded[0])
     (manifest,) = json.loads(archive.pop("manifest.json"))
     assert manifest["RepoTags"] == [name]
     config = json.loads(archive[manifest["Config"]])
@@ -181,13 +181,13 @@ def test_an_image_holds_its_files_and_nothing_of_this_machine(daemon: Any) -> No
 
 
 def test_the_same_files_give_the_same_image_and_others_another(daemon: Any) -> None:
-    there, loaded = daemon()
+    there, double = daemon()
 
     def name(**files: bytes) -> str:
         return images.assembled(there, "p/x", files, "/x")
 
     assert name(a=b"1", b=b"2") == name(b=b"2", a=b"1")
-    assert loaded.loaded[0] == loaded.loaded[1]
+    assert double.loaded[0] == double.loaded[1]
     others = {
         name(a=b"1"),
         name(a=b"1", b=b"3"),
@@ -198,12 +198,12 @@ def test_the_same_files_give_the_same_image_and_others_another(daemon: Any) -> N
 
 
 def test_an_image_that_is_there_is_not_put_together_again(daemon: Any) -> None:
-    there, images = daemon()
+    there, double = daemon()
     name = images.assembled(there, "p/x", {"x": b"1"}, "/x")
-    images.here[name] = image()
-    images.loaded.clear()
+    double.here[name] = image()
+    double.loaded.clear()
     assert images.assembled(there, "p/x", {"x": b"1"}, "/x") == name
-    assert images.loaded == []
+    assert double.loaded == []
 
 
 LDD = """\

@@ -252,7 +252,8 @@ def test_it_is_killed_by_the_kernel_when_its_parent_is(tmp_path: Path) -> None:
         import sys, time
         from pathlib import Path
         sys.path.insert(0, {str(PROJECT)!r})
-        from containers import interrupts, processes
+        from containers import interrupts
+        from containers.process import processes
         stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True)"
         argv = [sys.executable, "-c", stubborn + "; time.sleep(60)"]
         with processes.running("gateway", argv, Path({str(tmp_path)!r}, "log"), 5, []) as child:
@@ -276,8 +277,9 @@ def test_t4_an_interrupt_during_clean_up_waits_until_it_is_done(
         import os, sys, time
         from pathlib import Path
         sys.path.insert(0, {str(PROJECT)!r})
-        from containers import interrupts, processes
-        from wasm import terminal
+        from containers import interrupts
+        from containers.process import processes
+        from wasm.foundation import terminal
 
         def run():
             with interrupts.ClosedInPeace() as stack:

@@ -35,7 +35,7 @@ sys.path.insert(0, {str(PROJECT)!r})
 import nox
 
 from sessions import steps
-from wasm.errors import EvidenceError
+from wasm.foundation.errors import EvidenceError
 
 
 @nox.session(venv_backend="none")
@@ -480,8 +480,8 @@ def test_what_a_step_says_is_shown_while_it_runs(nox: Callable[..., Nox]) -> Non
 OURS = f"""
 import sys
 sys.path.insert(0, {str(PROJECT)!r})
-from wasm import terminal
-from wasm.errors import BuildError
+from wasm.foundation import terminal
+from wasm.foundation.errors import BuildError
 
 def step():
     raise BuildError("it does not compile; expected Go; mend it", detail="a.go:1: what")
@@ -611,7 +611,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, {str(PROJECT)!r})
-from wasm import terminal
+from wasm.foundation import terminal
 
 terminal.interrupts_clean_up()
 try:

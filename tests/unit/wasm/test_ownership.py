@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Tells its own name, and lives until its stdin is closed.
-LIVES = "from wasm import ownership; print(ownership.here(), flush=True); input()"
+LIVES = "from wasm.foundation import owners; print(owners.here(), flush=True); input()"
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ PROJECT = Path(__file__).parents[3]
 
 def ended(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", f"from wasm import errors, terminal\n{code}"],
+        [sys.executable, "-c", f"from wasm.foundation import errors, terminal\n{code}"],
         cwd=PROJECT,
         env=env,
         check=False,
@@ -71,7 +71,11 @@ def test_output_that_nobody_reads_any_more_ends_a_step_in_a_sentence() -> None:
     os.close(reads)
     for code in ("print('x')", "print('x', flush=True)"):
         done = subprocess.run(
-            [sys.executable, "-c", f"from wasm import terminal\nterminal.finish(lambda: {code})"],
+            [
+                sys.executable,
+                "-c",
+                f"from wasm.foundation import terminal\nterminal.finish(lambda: {code})",
+            ],
             cwd=PROJECT,
             check=False,
             stdout=writes,
@@ -105,7 +109,7 @@ def test_output_that_a_full_disk_does_not_take_ends_a_step_in_a_sentence(
     """Even where the step takes what goes wrong for something of its own disk's."""
     step = (
         "import pathlib\n"
-        "from wasm import cache, terminal\n"
+        "from wasm.foundation import cache, terminal\n"
         "def step():\n"
         "    with cache.disk_errors(pathlib.Path('/cache')):\n"
         f"        {code}\n"
@@ -130,7 +134,7 @@ def test_errors_that_a_full_disk_does_not_take_are_seen_from_the_status() -> Non
     for step, status in (("errors.BuildError('wrong')", 2), ("KeyboardInterrupt", 130)):
         code = f"def step():\n    print('x')\n    raise {step}\nterminal.finish(step)"
         # -E: no PYTHONUNBUFFERED, with which the print itself would fail.
-        argv = [sys.executable, "-E", "-c", f"from wasm import errors, terminal\n{code}"]
+        argv = [sys.executable, "-E", "-c", f"from wasm.foundation import errors, terminal\n{code}"]
         for stdout in ("/dev/null", "/dev/full"):
             with Path("/dev/full").open("wb") as full, Path(stdout).open("wb") as other:
                 done = subprocess.run(
@@ -184,7 +188,7 @@ def test_another_pipe_s_end_is_not_taken_for_stdout_s() -> None:
 def test_a_step_whose_stdout_was_closed_from_the_start_does_its_work(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys\n"
-        "from wasm import terminal\n"
+        "from wasm.foundation import terminal\n"
         "def step():\n"
         "    print('x')\n"
         "    sys.stdout.flush()\n"
@@ -223,7 +227,7 @@ def test_a_command_for_github_stands_between_the_word_that_lets_it_be_taken(
 
 
 def test_what_a_step_starts_does_not_know_the_word() -> None:
-    code = "import os; from wasm import terminal as t; print(t._WORD, t.COMMANDS in os.environ)"
+    code = "import os; from wasm.foundation import terminal as t\nprint(t._WORD, t.COMMANDS in os.environ)"
     told = subprocess.run(
         [sys.executable, "-c", code],
         cwd=PROJECT,
@@ -249,7 +253,7 @@ def test_an_interrupt_cleans_up_ends_with_130_and_a_second_one_changes_nothing(
     code = f"""
 import pathlib, sys, time
 sys.path.insert(0, {str(PROJECT)!r})
-from wasm import terminal
+from wasm.foundation import terminal
 def step():
     try:
         print("ready", flush=True)
