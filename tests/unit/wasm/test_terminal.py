@@ -227,7 +227,8 @@ def test_a_command_for_github_stands_between_the_word_that_lets_it_be_taken(
 
 
 def test_what_a_step_starts_does_not_know_the_word() -> None:
-    code = "import os; from wasm.foundation import terminal as t\nprint(t._WORD, t.COMMANDS in os.environ)"
+    code = "import os; from wasm.foundation import terminal as t\n"
+    code += "print(t._WORD, t.COMMANDS in os.environ)"
     told = subprocess.run(
         [sys.executable, "-c", code],
         cwd=PROJECT,
