@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from wasm.foundation import signals
 from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def await_live(
     start = time.monotonic()
     answer = "the admin interface is not open yet"
     while True:
+        signals.raise_taken()
         ended = end()
         if ended is not None:
             raise ended_too_soon(ended, last_lines())

@@ -8,7 +8,9 @@ two differ, what was seen depends on earlier cells or on chance, and shows nothi
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -27,13 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from containers.endings import Ending
-    from containers.exchange import Journal
+    from containers.exchange import Headers, Journal
     from wasm.records import Variant
 
 # Lines of the plugin's log that say the testbed, not the plugin, kept a retry from going out.
 _TESTBED_FAULTS = ("get route cluster failed",)
 # Before what a plugin logs. Higress' SDK logs at the start of every plugin that has handlers.
 _LOGGED = " wasm log "
+_THE_GATEWAYS = re.compile(
+    r"date|server|connection|content-length|transfer-encoding|x-request-id|x-forwarded-.*|x-envoy-.*"
+)
 _IDLE = (
     "the plugin does nothing: it has logged nothing since it was loaded, and the request and its "
     "answer passed through unchanged; expected handlers that are registered in init(), since a "
@@ -189,14 +194,21 @@ def passed_through(seen: Observation) -> bool:
         return False
     request, attempt, response = seen.request, seen.attempts[0], seen.response
     answered = attempt.answered
+    if answered is None:
+        return False
+    sent = (request.method, request.target, request.body, b"")
+    got = (answered.status, answered.body, b"")
     return (
-        (
-            (attempt.method, attempt.target, attempt.body)
-            == (request.method, request.target, request.body)
-        )
-        and answered is not None
-        and ((answered.status, answered.body) == (response.status, response.body))
+        (attempt.method, attempt.target, attempt.body, attempt.trailing) == sent
+        and (response.status, response.body, response.trailing) == got
+        and _of_others(request.headers) == _of_others((*attempt.headers, ("host", attempt.host)))
+        and _of_others(answered.headers) == _of_others(response.headers)
     )
+
+
+def _of_others(headers: Headers) -> Counter[tuple[str, str]]:
+    """Return headers without those that the gateway and the mock set or drop."""
+    return Counter(each for each in headers if not _THE_GATEWAYS.fullmatch(each[0]))
 
 
 def _plugin_has_logged(testbed: OpenTestbed) -> bool:

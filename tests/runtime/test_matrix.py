@@ -8,6 +8,7 @@ import pytest
 
 from sessions.matrix import cells
 from sessions.matrix.verdict import ProtocolMismatch, Verdict
+from wasm.foundation import signals
 
 if TYPE_CHECKING:
     from containers.testbed import Testbed
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_cell(testbed: Testbed, recorder: Recorder, shown: Shown, case: Case, cell: Cell) -> None:
+    signals.raise_taken()
     result = cells.run(testbed, case, cell, recorder.variant, recorder.results)
     recorder.add(result)
     shown.cell(result)

@@ -5,13 +5,37 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_taken: list[int] = []
+
+
+def interrupt(number: int, _frame: object) -> NoReturn:
+    """Raise KeyboardInterrupt, once: a second signal must not cut clean-up short.
+
+    A handler of all three signals.
+    """
+    for each in _INTERRUPTS:
+        signal.signal(each, signal.SIG_IGN)
+    _taken.append(number)
+    raise KeyboardInterrupt
+
+
+def raise_taken() -> None:
+    """Raise an interrupt again that was lost; called where a step waits for long.
+
+    Python drops what is raised while it removes an object (in ``__del__``, say).
+
+    Raises:
+        KeyboardInterrupt: One was taken, and the step still goes on.
+    """
+    if _taken:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

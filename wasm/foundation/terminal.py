@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import IO, TYPE_CHECKING, AnyStr, NoReturn
 
-from wasm.foundation import paths
+from wasm.foundation import paths, signals
 from wasm.foundation.errors import OutputError, ProofError, UnreadError
 
 if TYPE_CHECKING:
@@ -168,19 +168,11 @@ def _goes_nowhere(stream: IO[AnyStr]) -> None:
 
 def interrupts_clean_up() -> None:
     """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signals.interrupt)
 
 
 def interrupts_come_too_late() -> None:
     """Let nothing cut short what is quick and must be whole: the writing of what was done."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-
-
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    # Once is enough: a second one must not cut clean-up short.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt

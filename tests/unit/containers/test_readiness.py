@@ -11,6 +11,7 @@ import pytest
 from containers import readiness
 from containers.process import processes
 from containers.records import Limits
+from wasm.foundation import signals
 from wasm.foundation.errors import GatewayError
 
 if TYPE_CHECKING:
@@ -190,3 +191,14 @@ def test_t2_waiting_ends_with_the_process_and_names_its_status_and_last_lines(
     assert time.monotonic() - start < 10
     assert "the gateway exited with status 3 before it was ready" in caught.value.sentence
     assert caught.value.detail.splitlines() == [str(n) for n in range(87, 99)]
+
+
+def test_an_interrupt_that_was_lost_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what is raised in ``__del__``; then a wait of minutes would go on."""
+
+    def took() -> str:
+        monkeypatch.setattr(signals, "_taken", [15])
+        return "http://127.0.0.1:1"
+
+    with pytest.raises(KeyboardInterrupt):
+        readiness.await_live(took, lambda: None, lambda: "", Limits(ready_s=5))

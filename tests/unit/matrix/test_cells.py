@@ -472,6 +472,8 @@ UNTOUCHED = attempt(
     method=KLING.request.method,
     target=KLING.request.target,
     body=cells.request(KLING, CELL).body,
+    headers=tuple(each for each in cells.request(KLING, CELL).headers if each[0] != "host"),
+    host="gateway-proof.example",
     answered=Answer(status=503, body=b"{}"),
 )
 
@@ -484,9 +486,11 @@ def test_t29_a_plugin_that_does_nothing_is_named_as_idle() -> None:
     assert "main()" in result.reason
     spoke = run(Variant.FIXED, **through, logs=("[info][wasm] [x] wasm log p p#1: started\n", ""))
     assert spoke.verdict is Verdict.MISMATCH
-    touched = msgspec.structs.replace(UNTOUCHED, target="/other")
-    result = run(Variant.FIXED, **{**through, "journal_is": {"attempts": (touched,)}})
-    assert result.verdict is Verdict.MISMATCH
+    more = (*UNTOUCHED.headers, ("x-added", "1"))
+    for change in ({"target": "/other"}, {"headers": more}, {"trailing": b"more"}):
+        touched = msgspec.structs.replace(UNTOUCHED, **change)
+        result = run(Variant.FIXED, **{**through, "journal_is": {"attempts": (touched,)}})
+        assert result.verdict is Verdict.MISMATCH
 
 
 def test_a_result_follows_again_from_what_was_recorded_of_it() -> None:
