@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _IN_FORCE_WITHIN_S = 60.0
 _PAUSE_S = 0.005
 _WORDS_AT_MOST = 400
+_LAST_WORDS = ("panic: ", "fatal error: ")
+# Where Higress' SDK ends in a nil pointer when nothing has been registered.
+_SDKS_START = "proxywasm/internal.(*state).createPluginContext"
+_NO_HANDLERS = (
+    " (the plugin has registered no handlers: register them in init(), since a Wasm reactor never "
+    "runs main())"
+)
 _LINES_SHOWN = 12
 _PORT_TAKEN = re.compile(r"cannot bind '([^']+)'.*Address already in use")
 # What a plugin writes at warning or above, as Envoy 1.36 to 1.40 print it: root id, VM, text.
@@ -30,7 +37,7 @@ _PLUGINS_WORDS = re.compile(
     r"\[[^\]]*\]\[\d+\]\[(?:warning|error|critical)\]\[wasm\] (?:\[[^\]]*\] )?"
     r"wasm log(?: plugin)? (?P<root>\S+) (?P<vm>\S+): (?P<text>.*)"
 )
-# Go's last words before a plugin has a context: pieces, a line each, an empty one for a line break.
+# Of a plugin without a context yet, which are pieces of Go's last words, a line each.
 _PIECE = re.compile(r"\[[^\]]*\]\[\d+\]\[error\]\[wasm\] (?:\[[^\]]*\] )?wasm log: ?(?P<text>.*)")
 _ENVOYS_WORDS = re.compile(
     r"\[[^\]]*\]\[\d+\]\[(?:error|critical)\]\[wasm\] (?:\[[^\]]*\] )?(?P<text>.*)"
@@ -142,8 +149,14 @@ def _words(log: str, vm: str) -> str:
     """Return what a VM's plugin wrote at warning or above, else its runtime, else Envoy."""
     lines = log.splitlines()
     own = [found for line in lines if (found := _PLUGINS_WORDS.match(line)) and found["vm"] == vm]
-    pieces = [found["text"] or "\n" for line in lines if (found := _PIECE.match(line))]
-    said = [found["text"] for found in own] or "".join(pieces).splitlines()[:1]
-    said = said or [found["text"] for line in lines if (found := _ENVOYS_WORDS.match(line))]
+    pieces = [found["text"] for found in own]
+    if not pieces:
+        pieces = [found["text"] for line in lines if (found := _PIECE.match(line))]
+    begun = next((n for n, piece in enumerate(pieces) if piece.startswith(_LAST_WORDS)), None)
+    if begun is not None:  # Go writes its last words in pieces, an empty one for a line's end
+        said = "".join(piece or "\n" for piece in pieces[begun:]).splitlines()[:1]
+    else:
+        said = pieces or [found["text"] for line in lines if (found := _ENVOYS_WORDS.match(line))]
     text = "; ".join(dict.fromkeys(line.strip() for line in said if line.strip()))
-    return text if len(text) <= _WORDS_AT_MOST else f"{text[:_WORDS_AT_MOST]}..."
+    text = text if len(text) <= _WORDS_AT_MOST else f"{text[:_WORDS_AT_MOST]}..."
+    return f"{text}{_NO_HANDLERS}" if begun is not None and _SDKS_START in log else text

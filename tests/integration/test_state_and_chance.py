@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +39,7 @@ failureThreshold = 1
 failoverOnStatus = ["503"]
 cooldownDuration = 600000
 healthCheckModel = "m1"
+healthCheckInterval = 600000
 
 [request]
 method = "POST"
@@ -110,7 +112,8 @@ def test_t23_cells_that_the_state_of_earlier_ones_decides_are_inconclusive(
         assert result.alone is not None
         assert [*result.alone.attempts[0].headers] != []
         assert len(result.alone.attempts) == 2
-    assert "what ran before it" in session.last_words
+    # The health check of a token that has failed may come between two cells.
+    assert re.search("what ran before it|an earlier cell left", session.last_words)
 
 
 # --- Chance (T45) ---------------------------------------------------------------------------------
@@ -207,7 +210,6 @@ def test_t29_an_idle_plugin_is_named_as_idle(
     (plugin / "handler.go").write_text(HANDLER)
     session = start("baseline", tmp_path / "run", *source(repository))
     assert session.wait() != 0
-    _, results = session.read()
-    assert {result.verdict for result in results} == {Verdict.INCONCLUSIVE}
+    assert session.read()[1] == ()
+    assert "no handlers" in session.last_words
     assert "init()" in session.last_words
-    assert "does nothing" in session.last_words

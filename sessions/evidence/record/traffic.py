@@ -136,7 +136,10 @@ def upstream_log(side: Recorded) -> Check:
                 yield f"attempt {attempt.sequence}: {difference}, as {UPSTREAM} has it"
     # After its journal could not be read any more, an attempt is in the log alone.
     if found and side.whole:
-        yield f"{UPSTREAM} has attempts that no cell has: {', '.join(map(str, found))}"
+        yield (
+            f"{UPSTREAM} has attempts that no cell has: {', '.join(map(str, found))} (sent between "
+            "two cells, by a timer of the plugin or by what an earlier cell left)"
+        )
     return f"{len(attempts)} attempts, {len(rows)} lines, one to one"
 
 
@@ -244,8 +247,8 @@ def unreconciled(side: Recorded) -> str:
     found = Findings("logs")
     checks = {
         "the gateway's log": gateway_log,
-        "the routing": routing,
         "the mock's log": upstream_log,
+        "the routing": routing,
         "the access log": access_log,
     }
     if all(found.look(name, "", partial(check, side)) for name, check in checks.items()):

@@ -162,3 +162,15 @@ def test_a_gateway_that_does_not_follow_its_file_is_named(
     gateway.follows = False
     with pytest.raises(GatewayError, match="one, two"):
         listeners.renew()
+
+
+def test_t29_a_plugin_without_a_handler_is_named_as_that(
+    listeners: Listeners, gateway: Gateway
+) -> None:
+    gateway.refused = {"one": "Unable to create Wasm plugin plugin"}
+    frame = "github.com/x/proxywasm/internal.(*state).createPluginContext"
+    pieces = ["panic: ", "runtime error: invalid memory address", "", "goroutine ", "1", "", frame]
+    gateway.log = [f"{PREFIX}[error][wasm] {WASM} one one#1: {piece}" for piece in pieces]
+    listeners.started("http://admin", gateway)
+    assert listeners.refused["one"].startswith("panic: runtime error: invalid memory address (")
+    assert "init()" in listeners.refused["one"]

@@ -134,7 +134,7 @@ def test_what_is_in_the_way_of_a_link_is_named_and_a_link_is_left_alone(tmp_path
 WRITES = """
 import sys, time
 from pathlib import Path
-from sessions.evidence import folders, store
+from sessions.evidence.record import folders, store
 evidence = Path(sys.argv[1])
 for folder in (folders.new_run(evidence, "fixed"), folders.new_bundle(evidence)):
     (folder / "cells.jsonl").write_text("{")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEY = "0f" * 32
 # Takes an entry, says so, and lives until its stdin is closed.
 TAKES = f"""
-from wasm import cache
+from wasm.foundation import cache
 cache.entry("modules", "{KEY}", lambda draft: (draft / "main.wasm").write_text("of it"))
 print("taken", flush=True)
 input()

@@ -37,4 +37,4 @@ def test_go_test_is_started_in_one_place() -> None:
         for path in Path(go_test.__file__).parent.glob("*.py")
         if re.search(r'"test", "-json"|command\.streaming\(', path.read_text())
     ]
-    assert starting == ["gotest.py"]
+    assert starting == ["go_test.py"]

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 STARTS = """
 import os, signal, subprocess, sys
-from wasm import lineage
+from wasm.foundation import parent_death
 parent = os.getpid()
 child = subprocess.Popen(
     [sys.executable, "-c", sys.argv[1]],
-    preexec_fn=lambda: lineage.ends_with(parent, signal.SIGTERM),
+    preexec_fn=lambda: parent_death.ends_with(parent, signal.SIGTERM),
 )
 child.wait()
 """
