@@ -111,7 +111,7 @@ def test_t23_cells_that_the_state_of_earlier_ones_decides_are_inconclusive(
         assert "attempt_count" in result.failed_checks
         assert result.alone is not None
         assert [*result.alone.attempts[0].headers] != []
-        assert len(result.alone.attempts) == 2
+        assert len(result.alone.attempts) >= 2
     # The health check of a token that has failed may come between two cells.
     assert re.search("what ran before it|an earlier cell left", session.last_words)
 
