@@ -243,9 +243,5 @@ def test_stock_envoy_from_a_registry_is_run_as_higress_and_says_itself_what_it_l
     planned = plan(tmp_path, gateway=GatewayKind.HIGRESS, gateway_image=reference)
     with pytest.raises(GatewayError) as caught, docker_engine.opened(planned):
         pytest.fail("it opened")
-    assert caught.value.sentence == (
-        "the gateway exited with status 1 before it was ready; expected LIVE from its admin "
-        "interface; its last log lines are above"
-    )
-    assert "Missing or unknown Proxy-Wasm ABI version" in caught.value.detail
+    assert "Missing or unknown Proxy-Wasm ABI version" in caught.value.sentence
     assert traces(daemon.client, tmp_path) == []

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,13 +28,20 @@ func main() {
 		say(err)
 		time.Sleep(time.Hour)
 	case "exit when ready":
-		http.HandleFunc("/server_info", func(http.ResponseWriter, *http.Request) { os.Exit(7) })
+		http.HandleFunc("/config_dump", func(http.ResponseWriter, *http.Request) { os.Exit(7) })
 	case "forward":
 		for port := 10000; port < 10010; port++ {
 			go forward(port)
 		}
 		http.HandleFunc("/server_info", func(answer http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintln(answer, `{"version": "a fake"}`)
+		})
+		http.HandleFunc("/config_dump", func(answer http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(answer, `{"configs": []}`)
+		})
+		var updates atomic.Int64
+		http.HandleFunc("/stats", func(answer http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(answer, "listener_manager.lds.update_success:", updates.Add(1))
 		})
 	}
 	http.HandleFunc("/ready", func(answer http.ResponseWriter, _ *http.Request) {
