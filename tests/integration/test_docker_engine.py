@@ -225,7 +225,7 @@ def test_every_container_is_held_to_the_rules(containers: dict[str, Any], role: 
     assert host["CapAdd"] is None
     assert host["Privileged"] is False
     assert host["SecurityOpt"] == ["no-new-privileges:true"]
-    for_listeners = 3 * (160 << 20) if name == "gateway" else 0
+    for_listeners = 3 * (160 << 20) if role == "gateway" else 0
     assert (host["Memory"], host["PidsLimit"]) == ((2 << 30) + for_listeners, 256)
     assert host["Binds"] is None
     assert host["LogConfig"] == {"Type": "json-file", "Config": {}}
